@@ -173,6 +173,7 @@ Counts counters_dict(const RunCounters& c) {
   out["payload"] = c.payload;
   out["working"] = c.working;
   out["finished"] = c.finished;
+  out["quiet_since_ps"] = c.quiet_since.count;
   out["paths_good"] = c.paths_good;
   out["paths_total"] = c.paths_total;
   return out;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/spans.hpp"
 #include "bindings/transports.hpp"
 #include "engine/network_recorder.hpp"
 #include "engine/run_counters.hpp"
@@ -110,14 +111,23 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   return out;
 }
 
-// Of rank 0, and whether the job is done.
+const std::vector<CollectiveTraffic::Iteration>& iterations_of(const CollectiveTraffic& t) { return t.iterations(0); }
+const std::vector<ModelTraffic::Iteration>& iterations_of(const ModelTraffic& t) { return t.iterations(0); }
+const std::vector<FlowTraffic::Round>& iterations_of(const FlowTraffic& t) { return t.rounds(); }
+
+// Iterations from `since` on, and whether the job is done.
 template <class Traffic>
-std::tuple<std::vector<std::pair<std::int64_t, std::int64_t>>, bool> iterations_of(LiveRun& run, Traffic& traffic) {
-  return run.call([&] {
-    std::vector<std::pair<std::int64_t, std::int64_t>> done;
-    for (const auto& i : traffic.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
-    return std::make_tuple(done, traffic.done());
-  });
+std::tuple<Spans, bool> traffic_state(LiveRun& run, const Traffic& traffic, std::size_t since) {
+  std::vector<SpanRow> rows;
+  bool done = false;
+  {
+    const py::gil_scoped_release release;
+    run.call([&] {
+      rows = spans_from(iterations_of(traffic), since);
+      done = traffic.done();
+    });
+  }
+  return {spans_array(rows), done};
 }
 
 }  // namespace
@@ -303,19 +313,13 @@ void bind_live(py::module_& m) {
             r.call([&] { bridge.stop_at(step, r.network().now()); });
           },
           py::call_guard<Release>(), py::arg("bridge"), py::arg("step"))
+      .def("traffic_state", &traffic_state<CollectiveTraffic>, py::arg("traffic"), py::arg("since"),
+           "((begin_ps, end_ps) of the job's iterations, of a collective rank 0's, from number `since` on as a numpy "
+           "structured array, whether it is done).")
+      .def("traffic_state", &traffic_state<ModelTraffic>, py::arg("traffic"), py::arg("since"))
+      .def("traffic_state", &traffic_state<FlowTraffic>, py::arg("traffic"), py::arg("since"))
       .def(
-          "collective_state",
-          [](LiveRun& r, CollectiveTraffic& t) { return iterations_of(r, t); },
-          py::call_guard<Release>(), py::arg("traffic"),
-          "([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.")
-      .def(
-          "collective_state", [](LiveRun& r, ModelTraffic& t) { return iterations_of(r, t); },
-          py::call_guard<Release>(), py::arg("traffic"))
-      .def(
-          "flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
-          py::call_guard<Release>(), py::arg("traffic"))
-      .def(
-          "flows_done",
+          "graph_done",
           [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
           py::call_guard<Release>(), py::arg("traffic"))
       .def(

@@ -1,7 +1,7 @@
 // Training jobs without PyTorch for Python: a model's compute times, its buckets and how they are summed.
 #include <pybind11/functional.h>
 
-#include "bindings/bindings.hpp"
+#include "bindings/spans.hpp"
 #include "traffic/model_traffic.hpp"
 #include "traffic/ring_sums.hpp"
 #include "traffic/switch_sums.hpp"
@@ -80,16 +80,16 @@ void bind_model_traffic(py::module_& m) {
            "`ask` is called with the BucketFacts of each bucket, in place of `priority`; it must not raise.")
       .def("start", &ModelTraffic::start)
       .def_property_readonly("done", &ModelTraffic::done)
+      .def_property_readonly("ended_ps", [](const ModelTraffic& t) { return t.ended().count; },
+                             "When the last rank was through so far.")
       .def("failures", [](const ModelTraffic& t) {
         Rows<py::int_, py::int_, py::str> out;
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.rank, f.at.count, f.message));
         return out;
       }, "[(rank, at_ps, message)] of the ranks that got no sum, in the order of time.")
-      .def("iterations", [](const ModelTraffic& t, JobRank rank) {
-        Rows<py::int_, py::int_> out;
-        for (const auto& i : t.iterations(rank)) out.append(py::make_tuple(i.begin.count, i.end.count));
-        return out;
-      }, py::arg("rank"), "[(begin_ps, end_ps)] of the rank's finished iterations.")
+      .def("iterations", [](const ModelTraffic& t, JobRank rank, std::size_t since) {
+        return spans_array(spans_from(t.iterations(rank), since));
+      }, py::arg("rank"), py::arg("since") = 0, kSpansDoc)
       .def("computed", [](const ModelTraffic& t, JobRank rank) {
         std::vector<std::int64_t> out;
         for (const Picoseconds each : t.computed(rank)) out.push_back(each.count);

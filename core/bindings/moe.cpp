@@ -4,6 +4,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/region_options.hpp"
+#include "bindings/spans.hpp"
 #include "moe/moe_traffic.hpp"
 
 namespace py = pybind11;
@@ -144,6 +145,10 @@ void bind_moe(py::module_& m) {
            py::arg("region"), py::arg("server"), py::arg("ways"))
       .def("start", &MoeTraffic::start)
       .def_property_readonly("done", &MoeTraffic::done)
+      .def_property_readonly("ended_ps", [](const MoeTraffic& t) { return t.ended().count; }, "When it was done.")
+      .def("spans_of_iterations", [](const MoeTraffic& t, std::size_t since) {
+        return spans_array(spans_from(t.iterations(), since));
+      }, py::arg("since") = 0, kSpansDoc)
       .def("iterations", [](const MoeTraffic& t) {
         Rows<py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
         for (const auto& i : t.iterations()) {

@@ -1,5 +1,5 @@
 // The engine's own traffic for Python: flows, graphs of transfers, collectives over queue pairs.
-#include "bindings/bindings.hpp"
+#include "bindings/spans.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "traffic/graph_traffic.hpp"
@@ -14,6 +14,19 @@ using SumRow = std::tuple<std::uint32_t, std::uint32_t, bool>;
 SumShape sum_shape(const SumRow& row) {
   const auto& [values, window, exponents] = row;
   return {.values = values, .window = window, .exponents = exponents};
+}
+
+struct FlowRow {
+  std::uint32_t flow;
+  std::int64_t start_ps, end_ps, arrived_ps;  // -1: not yet
+  std::uint64_t bytes;
+  bool ok;
+};
+
+std::int64_t time_or_none(Picoseconds at) { return at == kNever ? -1 : at.count; }
+
+FlowRow row_of(const FlowResult& r) {
+  return {r.flow, r.start.count, time_or_none(r.end), time_or_none(r.arrived), r.completed, r.status == Status::ok};
 }
 
 }  // namespace
@@ -33,6 +46,8 @@ py::array_t<std::int64_t> step_rows(const StepLog& log) {
 }
 
 void bind_traffic(py::module_& m) {
+  PYBIND11_NUMPY_DTYPE(SpanRow, begin_ps, end_ps);
+  PYBIND11_NUMPY_DTYPE(FlowRow, flow, start_ps, end_ps, arrived_ps, bytes, ok);
   py::class_<FlowTraffic>(m, "FlowTraffic")
       .def(py::init([](Network& n, bool payload, std::uint32_t job) {
              return new FlowTraffic(n, payload, JobId{job});
@@ -52,25 +67,48 @@ void bind_traffic(py::module_& m) {
           py::arg("message"), py::arg("depth"), py::arg("start_ps"), py::arg("steps") = 0,
           py::arg("rank") = 0, py::arg("ranks") = 0, py::arg("claim") = py::none(),
           "claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.")
+      .def(
+          "repeat",
+          [](FlowTraffic& t, std::uint32_t rounds, std::int64_t gap, std::int64_t apart,
+             std::optional<std::int64_t> stop, bool whole) {
+            t.repeat({rounds, ps(gap), ps(apart), stop ? ps(*stop) : kNever, whole});
+          },
+          py::kw_only(), py::arg("rounds"), py::arg("gap_ps") = 0, py::arg("apart_ps") = 0,
+          py::arg("stop_ps") = py::none(), py::arg("whole") = true,
+          "Before start(): the flows are sent so many times, a round gap_ps after the end of the one before, in a "
+          "later round each by less than apart_ps later. No flow begins at stop_ps or later. whole: the first round "
+          "has all of its flows; else it is the last, and no iteration.")
       .def("start", &FlowTraffic::start)
       .def_property_readonly("done", &FlowTraffic::done)
+      .def_property_readonly("ended_ps", [](const FlowTraffic& t) { return t.ended().count; },
+                             "When the last flow ended so far.")
+      .def("iterations", [](const FlowTraffic& t, std::size_t since) { return spans_array(spans_from(t.rounds(), since)); },
+           py::arg("since") = 0, kSpansDoc)
       .def_property_readonly("wrong", &FlowTraffic::wrong)
       .def("steps", [](const FlowTraffic& t) { return step_rows(t.steps()); },
            "int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).")
       .def_property_readonly("steps_unlogged", [](const FlowTraffic& t) { return t.steps().unlogged(); })
-      .def("results", [](const FlowTraffic& t) {
-        using Time = py::typing::Optional<py::int_>;
-        Rows<py::int_, Time, Time, py::int_, py::str> out;
-        for (const FlowResult& r : t.results()) {
-          const auto time = [](Picoseconds at) {
-            return at == kNever ? py::none().cast<py::object>() : py::int_(at.count);
-          };
-          out.append(py::make_tuple(r.start.count, time(r.end), time(r.arrived), r.completed,
-                                    std::string(to_string(r.status))));
+      .def("results", [](const FlowTraffic& t, std::size_t since) {
+        const auto& all = t.results();
+        since = std::min(since, all.size());
+        py::array_t<FlowRow> out(static_cast<py::ssize_t>(all.size() - since));
+        std::transform(all.begin() + static_cast<std::ptrdiff_t>(since), all.end(), out.mutable_data(), row_of);
+        return py::array(out);
+      }, py::arg("since") = 0,
+           "Flows that were launched, from number `since` on, as a numpy structured array: flow (number of its add()), "
+           "start_ps, end_ps, arrived_ps (-1: not yet), bytes that were completed, ok (no failure so far).")
+      .def("under_way", [](const FlowTraffic& t) {
+        const std::vector<std::size_t> found = t.under_way();
+        return py::array_t<std::size_t>(static_cast<py::ssize_t>(found.size()), found.data());
+      }, "Numbers in results() of the flows under way now, rising.")
+      .def("failures", [](const FlowTraffic& t) {
+        Rows<py::int_, py::int_, py::str> out;
+        for (std::size_t i = 0; i < t.results().size(); ++i) {
+          const FlowResult& r = t.results()[i];
+          if (r.status != Status::ok) out.append(py::make_tuple(i, r.end.count, std::string(to_string(r.status))));
         }
         return out;
-      }, "[(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not "
-         "yet.");
+      }, "[(number in results(), at_ps, status)] of the flows that failed.");
 
   py::class_<GraphTraffic>(m, "GraphTraffic")
       .def(py::init([](Network& n, unsigned depth, std::uint32_t job) {
@@ -99,6 +137,8 @@ void bind_traffic(py::module_& m) {
           },
           py::arg("at_ps"), py::arg("stop_ps") = py::none())
       .def_property_readonly("done", &GraphTraffic::done)
+      .def_property_readonly("ended_ps", [](const GraphTraffic& g) { return g.ended().count; },
+                             "When the last task ended so far, or the first failed.")
       .def_property_readonly("failed",
                              [](const GraphTraffic& g) {
                                std::optional<std::tuple<std::uint32_t, std::int64_t, std::string>> found;
@@ -172,6 +212,8 @@ void bind_traffic(py::module_& m) {
       .def_property_readonly("steps_unlogged", [](const CollectiveTraffic& t) { return t.steps().unlogged(); })
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)
+      .def_property_readonly("ended_ps", [](const CollectiveTraffic& t) { return t.ended().count; },
+                             "When the last rank was through so far.")
       .def_property_readonly("wrong", &CollectiveTraffic::wrong)
       .def("failures", [](const CollectiveTraffic& t) {
         Rows<py::int_, py::int_, py::str> out;
@@ -179,12 +221,9 @@ void bind_traffic(py::module_& m) {
           out.append(py::make_tuple(f.rank, f.at.count, f.message));
         return out;
       }, "[(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.")
-      .def("iterations", [](const CollectiveTraffic& t, JobRank rank) {
-        Rows<py::int_, py::int_> out;
-        for (const auto& i : t.iterations(rank))
-          out.append(py::make_tuple(i.begin.count, i.end.count));
-        return out;
-      }, py::arg("rank"), "[(begin_ps, end_ps)] of the rank's finished iterations.");
+      .def("iterations", [](const CollectiveTraffic& t, JobRank rank, std::size_t since) {
+        return spans_array(spans_from(t.iterations(rank), since));
+      }, py::arg("rank"), py::arg("since") = 0, kSpansDoc);
 }
 
 }  // namespace loomnet

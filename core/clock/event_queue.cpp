@@ -181,24 +181,24 @@ Picoseconds EventQueue::next() {
 
 bool EventQueue::step() {
   const std::uint64_t before = processed_;
-  windows_ ? run_windows(kNever, 1) : run_in_order(kNever, 1);
+  run_until(kNever, 1);
   return processed_ > before;
 }
 
 bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
+  const std::uint64_t enough = most > ~0ull - processed_ ? ~0ull : processed_ + most;
   stopped_ = false;
-  if (windows_ ? !run_windows(end, most) : !run_in_order(end, most)) return false;
-  if (stop_at_ == kNever) {
-    now_ = std::max(now_, end);
-    return true;
+  while (!stopped_) {
+    leave_ = false;
+    const bool ended = windows_ ? run_windows(end, enough) : run_in_order(end, enough);
+    if (leave_) continue;
+    if (ended && end != kNever) now_ = std::max(now_, end);
+    return ended;
   }
-  now_ = std::min(stop_at_ + Picoseconds{1}, end);  // all before the next window has happened
-  stop_at_ = kNever;
-  stopped_ = true;
   return false;
 }
 
-bool EventQueue::run_in_order(Picoseconds end, std::uint64_t most) {
+bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
   for (;;) {
     const Event* event;
     if (early_.empty() && end_ - next_ >= run_low_) [[likely]] {
@@ -206,10 +206,10 @@ bool EventQueue::run_in_order(Picoseconds end, std::uint64_t most) {
     } else if (event = front(); !event) {
       break;
     }
-    if (event->at > end || event->at > stop_at_) break;
-    if (most-- == 0) return false;
+    if (event->at > end) break;
+    if (processed_ >= enough) return false;
     dispatch(pop(event));
-    if (stopped_) return false;
+    if (leave_) return false;
   }
   return true;
 }

@@ -70,20 +70,17 @@ class EventQueue {
   bool run_until(Picoseconds end, std::uint64_t most = ~0ull);
   // Runs the next event (by windows, the next window's); false if there is none.
   bool step();
-  // Ends run_until after the current event or, with a lookahead, at the end of the window it is in
-  // if the run goes so far; cleared when the next run begins.
+  // Ends run_until after the current event; cleared when the next run begins. Apart it is for events of kAnybody
+  // alone: inside a window the domains' clocks differ, and the run would end at no one time.
   void stop() {
-    if (lookahead_.count == 0) {
-      stopped_ = true;
-    } else {
-      stop_at_ = lookahead_ * (now_ / lookahead_ + 1) - Picoseconds{1};
-    }
+    if (windows_ && domain_ != kAnybody) [[unlikely]] refuse_stop();
+    stopped_ = leave_ = true;
   }
   bool stopped() const { return stopped_; }
 
   // No domain's event leads to one of another domain, or of kAnybody, in less than `lookahead` (0:
   // nothing is known). `apart`: serve domains one after the other, by windows of that length.
-  // May be called between events, or from an event of domain kAnybody.
+  // May be called between events, from an event of domain kAnybody and, where domains are not apart, from any.
   void set_lookahead(Picoseconds lookahead, bool apart);
   Picoseconds lookahead() const { return lookahead_; }
   bool apart() const { return windows_ != nullptr; }
@@ -148,7 +145,8 @@ class EventQueue {
     ++processed_;
     handler_of(event)->on_event(event.what, event.at);
   }
-  bool run_in_order(Picoseconds end, std::uint64_t most);
+  // These two end early once `enough` events have been processed in all, or when leave_ is set.
+  bool run_in_order(Picoseconds end, std::uint64_t enough);
 
   // event_windows.cpp
   void schedule_in_window(Picoseconds at, std::uint64_t key, std::uint64_t what) {
@@ -165,7 +163,8 @@ class EventQueue {
     }
   }
   [[noreturn]] void refuse(std::uint64_t key) const;
-  bool run_windows(Picoseconds end, std::uint64_t most);
+  [[noreturn]] void refuse_stop() const;
+  bool run_windows(Picoseconds end, std::uint64_t enough);
   bool open_window(Picoseconds end);
   void gather(WindowRing::Window window);
   Picoseconds next_in_windows() const;
@@ -199,7 +198,6 @@ class EventQueue {
   Picoseconds lookahead_{}, floor_{};
   Domain domain_ = kAnybody;           // at work
   std::vector<std::uint32_t> places_;  // by domain, see gather()
-  Picoseconds stop_at_ = kNever;       // with a lookahead: the last instant of the run
 
   std::vector<Object> handlers_{1};
   Domain domains_ = 1;
@@ -207,6 +205,7 @@ class EventQueue {
   std::uint64_t sequence_ = 0;
   std::uint64_t processed_ = 0;
   bool stopped_ = false;
+  bool leave_ = false;  // the loop at work ends: the run was stopped, or events are served another way now
 
  public:
   EventQueue() {

@@ -18,6 +18,10 @@ void EventQueue::refuse(std::uint64_t key) const {
                          " within the lookahead of " + std::to_string(lookahead_.count) + " ps");
 }
 
+void EventQueue::refuse_stop() const {
+  throw std::logic_error("event queue: domain " + std::to_string(domain_) + " stops the run inside a window");
+}
+
 // All that is pending, in no order.
 std::vector<Event> EventQueue::take_all() {
   std::vector<Event> all(next_, end_);
@@ -42,6 +46,11 @@ void EventQueue::set_lookahead(Picoseconds lookahead, bool apart) {
   if (lookahead.count < 0) throw std::invalid_argument("event queue: lookahead must not be negative");
   apart = apart && lookahead.count > 0;
   if (lookahead == lookahead_ && apart == (windows_ != nullptr)) return;
+  if (!apart && !windows_) {  // it only says from where on domains could be apart
+    lookahead_ = lookahead;
+    return;
+  }
+  leave_ = true;
   const std::vector<Event> all = take_all();
   lookahead_ = lookahead;
   domain_ = kAnybody;
@@ -127,9 +136,9 @@ bool EventQueue::open_window(Picoseconds end) {
 
 // Returns only at a window's boundary: inside a window the domains' clocks differ, and no caller
 // may observe them.
-bool EventQueue::run_windows(Picoseconds end, std::uint64_t most) {
-  const std::uint64_t enough = most > ~0ull - processed_ ? ~0ull : processed_ + most;
-  while (open_window(std::min(end, stop_at_))) {
+bool EventQueue::run_windows(Picoseconds end, std::uint64_t enough) {
+  while (open_window(end)) {
+    if (leave_) return false;  // kAnybody's event: nothing of its time's other domains has happened
     while (next_ < end_ || !early_.empty()) {
       // The domain at work comes to its end before the next begins.
       if (next_ < end_ && (early_.empty() || (domain_of(*next_) == domain_ &&
@@ -148,7 +157,7 @@ bool EventQueue::run_windows(Picoseconds end, std::uint64_t most) {
     if (processed_ >= enough) return false;
   }
   if (end != kNever) {  // events posted between two runs are posted at the end of the first
-    edge_ = floor_ = std::min(end, stop_at_);
+    edge_ = floor_ = end;
     cursor_ = windows_->window_of(edge_);
   }
   return true;

@@ -169,7 +169,7 @@ void Network::set_tap(Tap* tap, bool all_links) {
   for (Node& node : nodes_) {
     if (node.nic) node.nic->watch(tap);
   }
-  events_.set_lookahead(events_.lookahead(), tap == nullptr);
+  set_lookahead(events_.lookahead());
   if (tap && !all_links) return;
   for (LinkId link = 0; link < links(); ++link) watch(link);
 }
@@ -246,20 +246,33 @@ void Network::inject(Endpoint to, std::span<const std::uint8_t> frame) {
   receiver(to.node).receive(to.port, std::move(packet), events_.now());
 }
 
-void Network::use_lookahead() {
-  if (lookahead_forbidden_) return;
+Picoseconds Network::shortest_delay() const {
   Picoseconds shortest = links_.empty() ? Picoseconds{} : kNever;
   for (const auto& link : links_) shortest = std::min(shortest, link->config().delay);
-  events_.set_lookahead(shortest, shared_.tap == nullptr);
+  return shortest;
+}
+
+void Network::use_lookahead() {
+  if (!lookahead_forbidden_) set_lookahead(shortest_delay());
 }
 
 void Network::forbid_lookahead() {
   lookahead_forbidden_ = true;
-  events_.set_lookahead({}, shared_.tap == nullptr);
+  set_lookahead({});
 }
 
 void Network::shorten_lookahead(Picoseconds delay) {
-  if (delay < events_.lookahead()) events_.set_lookahead(delay, shared_.tap == nullptr);
+  if (delay < events_.lookahead()) set_lookahead(delay);
+}
+
+void Network::hold_order() {
+  ++order_held_;
+  set_lookahead(events_.lookahead());
+}
+
+void Network::release_order() {
+  --order_held_;
+  set_lookahead(events_.lookahead());
 }
 
 Nic& Network::nic(NodeId host) {

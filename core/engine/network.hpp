@@ -115,6 +115,12 @@ class Network {
   // From now on events are served in the order of time, whatever use_lookahead() is asked for: a job is
   // here whose hosts hear of one another by more than packets.
   void forbid_lookahead();
+  // From now on events are served in the order of time, until release_order() has been called as often: hosts may
+  // act on one another at once meanwhile. Called between events or from an event of domain kAnybody.
+  void hold_order();
+  void release_order();
+  // Shortest delay of the links as they are now; 0 without links.
+  Picoseconds shortest_delay() const;
   static Domain domain(NodeId node) { return node + 1; }
 
   // --- looking ----------------------------------------------------------------------------------
@@ -178,6 +184,9 @@ class Network {
   // Statuses of a panel's ports may have changed.
   void panel_moved(NodeId panel, Picoseconds now);
   void shorten_lookahead(Picoseconds delay);
+  void set_lookahead(Picoseconds lookahead) {
+    events_.set_lookahead(lookahead, shared_.tap == nullptr && order_held_ == 0);
+  }
 
   std::uint64_t seed_;
   Picoseconds meter_bin_;
@@ -187,6 +196,7 @@ class Network {
   NodesShared shared_{pool_};
   bool watch_all_ = false;
   bool lookahead_forbidden_ = false;
+  unsigned order_held_ = 0;
   PauseWatch pause_watch_{*this};
   std::vector<NetworkWatcher*> watchers_;
   std::vector<Node> nodes_;

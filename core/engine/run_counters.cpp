@@ -1,6 +1,8 @@
 // Sums over links and transports.
 #include "engine/run_counters.hpp"
 
+#include <algorithm>
+
 namespace loomnet {
 
 RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::optional<JobId> job) {
@@ -11,6 +13,7 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::o
       sum.lost += network.half(link, forward).counters().dropped();
     }
   }
+  Picoseconds payload{}, end{}, opened = kNever;
   for (const NodeId host : hosts) {
     const Nic& nic = network.nic(host);
     for (const auto& each : nic.clients().jobs()) {
@@ -18,6 +21,9 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::o
       sum.payload += each->meter.bytes();
       sum.working |= each->meter.outstanding();
       sum.finished += each->meter.work().size();
+      payload = std::max(payload, each->meter.last_payload());
+      end = std::max(end, each->meter.last_end());
+      if (each->meter.outstanding()) opened = std::min(opened, each->meter.opened());
     }
     for (const auto& transport : nic.transports()) {
       const TransportFigures figures = transport->figures();
@@ -27,6 +33,7 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::o
       sum.paths_total += figures.paths_total;
     }
   }
+  sum.quiet_since = std::max(payload, sum.working ? opened : end);
   return sum;
 }
 

@@ -57,6 +57,7 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
   loop_ = std::make_unique<LiveLoop>(
       network_, *fabric_, LiveLoopConfig{.dilation = dilation, .lateness_bound = lateness_bound});
   network_.set_gate(loop_.get());
+  network.forbid_lookahead();  // the kernel and other threads act on any host at any time
   loop_->add_poller(poller_);
 }
 

@@ -152,6 +152,7 @@ void MoeTraffic::end(Picoseconds now) {
   network_.events().stop();  // run_until returns after every iteration
   if (iterations_.size() == config_.iterations || now >= config_.stop) {
     done_ = true;
+    ended_ = now;
     return;
   }
   network_.events().schedule(now, id_, 0);
@@ -161,6 +162,7 @@ void MoeTraffic::region_failed(std::uint32_t region, std::uint32_t server, Statu
   if (done_) return;
   failures_.push_back({region, server, now, std::string(to_string(status))});
   done_ = true;
+  ended_ = now;
   network_.events().stop();
 }
 

@@ -52,6 +52,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
   void start();
 
   bool done() const { return done_; }
+  Picoseconds ended() const { return ended_; }  // when it was done
   const std::vector<Iteration>& iterations() const { return iterations_; }
   const std::vector<Failure>& failures() const { return failures_; }
   const MoeConfig& config() const { return config_; }
@@ -96,6 +97,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
   std::vector<Iteration> iterations_;
   std::vector<Failure> failures_;
   bool done_ = false;
+  Picoseconds ended_{};
 };
 
 }  // namespace loomnet::moe

@@ -18,6 +18,7 @@ void WorkMeter::begin(Picoseconds now) {
 void WorkMeter::end(Picoseconds began, Picoseconds now, std::uint64_t bytes) {
   if (open_ == 0) return;
   work_.push_back({began, now, bytes});
+  last_end_ = std::max(last_end_, now);
   if (--open_ == 0) {
     silence(now);
     busy_.push_back({opened_, now});
@@ -41,6 +42,7 @@ void WorkMeter::begin_late(Picoseconds at) {
 void WorkMeter::end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes) {
   if (open_ == 0) return;
   work_.push_back({began, at, bytes});
+  last_end_ = std::max(last_end_, at);
   latest_end_ = std::max(latest_end_, at);
   if (--open_ > 0) return;
   silence(std::max(latest_end_, last_));
@@ -54,6 +56,7 @@ void WorkMeter::silence(Picoseconds now) {
 
 void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bytes_ += bytes;
+  last_payload_ = now;
   if (open_ > 0) silence(now);
   auto index = static_cast<std::size_t>(now / bin_);
   while (index >= most_bins_) {

@@ -39,6 +39,10 @@ class WorkMeter {
   void close(Picoseconds now);
 
   bool outstanding() const { return open_ > 0; }
+  // Since when the outstanding work has been; when the last payload came, when the last operation ended.
+  Picoseconds opened() const { return opened_; }
+  Picoseconds last_payload() const { return last_payload_; }
+  Picoseconds last_end() const { return last_end_; }
   std::uint64_t bytes() const { return bytes_; }
   const std::vector<Interval>& busy() const { return busy_; }
   const std::vector<Work>& work() const { return work_; }
@@ -57,6 +61,7 @@ class WorkMeter {
   Picoseconds opened_{};
   Picoseconds latest_end_{};  // of work that was heard late
   Picoseconds last_{};
+  Picoseconds last_payload_{}, last_end_{};
   std::uint64_t bytes_ = 0;
   std::vector<Interval> busy_;
   std::vector<Work> work_;

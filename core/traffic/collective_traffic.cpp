@@ -243,6 +243,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     meter_.end(began_, now, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
       job_.failures_.push_back({rank_, now, result.message});
+      job_.ended_ = now;
       ++job_.finished_;
       job_.network_.events().stop();
       return;
@@ -261,6 +262,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
       if (now + gap >= job_.config_.stop) job_.rounds_ = std::min(job_.rounds_, job_.decided_);
     }
     if (iterations_.size() == job_.rounds_) {
+      job_.ended_ = now;
       if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
       return;
     }

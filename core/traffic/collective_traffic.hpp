@@ -74,6 +74,7 @@ class CollectiveTraffic final : public EventHandler {
   void start();
 
   bool done() const { return finished_ == members_.size(); }
+  Picoseconds ended() const { return ended_; }  // when the last rank was through so far
   // Repeats of rank r, in order.
   const std::vector<Iteration>& iterations(JobRank rank) const;
   // Elements that differed from the expected result, over all ranks and repeats (payload only).
@@ -109,6 +110,7 @@ class CollectiveTraffic final : public EventHandler {
   std::uint32_t rounds_;  // repeats that begin: `repeat`, or fewer because of `stop`
   std::uint32_t decided_ = 0;  // repeats after which it has been decided whether another begins
   std::size_t finished_ = 0;
+  Picoseconds ended_{};
   std::uint64_t wrong_ = 0;
   std::uint64_t expected_bytes_ = 0, delivered_bytes_ = 0;
   std::vector<Failure> failures_;

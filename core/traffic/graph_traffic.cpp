@@ -140,6 +140,8 @@ ObjectId GraphTraffic::handler_of(std::uint32_t task) const {
 void GraphTraffic::start(Picoseconds at, Picoseconds stop) {
   if (stop <= at) throw std::invalid_argument("graph: stop must be after the start");
   stop_ = stop;
+  settle_ = network_.shortest_delay();
+  latest_end_ = at;
   if (find_hosts()) {
     network_.use_lookahead();
   } else {  // whatever other jobs of the run would allow
@@ -153,8 +155,13 @@ void GraphTraffic::start(Picoseconds at, Picoseconds stop) {
 
 void GraphTraffic::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kStop) return this->stop();
+  if (what == kOver) {
+    if (over_) return;
+    over_ = true;
+    return network_.events().stop();
+  }
   if (what != kStart) return end(static_cast<std::uint32_t>(what), now);
-  if (open_ == 0) return network_.events().stop();
+  if (open_ == 0) return finish();
   std::vector<std::uint32_t> first;
   for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
     if (states_[task].waits == 0) first.push_back(task);
@@ -181,11 +188,10 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
     tap->work_begins(t.source, {"transfer", task, 0, task, 1, static_cast<std::uint32_t>(job_)}, now);
   }
   client(t.source).meter().begin(now);
-  EventQueue& events = network_.events();
-  if (events.lookahead().count == 0 || t.source == t.destination) {
+  if (settle_.count == 0 || t.source == t.destination) {
     client(t.destination).meter().begin(now);
   } else {
-    events.schedule(now + events.lookahead(), client(t.destination).id(), kBegun + task);
+    network_.events().schedule(now + settle_, client(t.destination).id(), kBegun + task);
   }
   for (unsigned i = 0; i < depth_ && pump(task, now); ++i) {
   }
@@ -220,13 +226,8 @@ void GraphTraffic::arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds 
 }
 
 void GraphTraffic::completed(std::uint32_t task, const Completion& completion, Picoseconds now) {
-  if (task >= tasks_.size() || failed_ != Status::ok) return;
-  if (completion.status != Status::ok) {
-    failed_ = completion.status;
-    failed_task_ = task;
-    failed_at_ = now;
-    return network_.events().stop();
-  }
+  if (task >= tasks_.size()) return;
+  if (completion.status != Status::ok) return failed(task, completion.status, now);
   State& s = states_[task];
   s.acked += completion.length;
   const GraphTask& t = tasks_[task];
@@ -239,6 +240,16 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
   }
   client(t.source).meter().end(results_[task].begin, now, 0);
   acked(task, now);
+}
+
+// The others go on until the queue is stopped. Inside a window the failure that is called first need not be the
+// first in time.
+void GraphTraffic::failed(std::uint32_t task, Status status, Picoseconds now) {
+  if (failed_ != Status::ok && (now > failed_at_ || (now == failed_at_ && task >= failed_task_))) return;
+  failed_ = status;
+  failed_task_ = task;
+  failed_at_ = now;
+  finish();
 }
 
 void GraphTraffic::end(std::uint32_t task, Picoseconds now) {
@@ -276,18 +287,28 @@ void GraphTraffic::release(const std::vector<std::uint32_t>& next, Picoseconds n
 void GraphTraffic::close(std::uint32_t task) {
   const GraphResult& r = results_[task];
   if (r.end == kNever || r.acked == kNever) return;
+  // Inside a window the task that closes last in the order of calls need not be the last in time.
+  if (!stopped_ || works(task)) latest_end_ = std::max({latest_end_, r.end, r.acked});
   if (stopped_ && works(task)) --under_way_;
-  if (--open_ == 0 || (stopped_ && under_way_ == 0)) network_.events().stop();
+  --open_;
+  if (ended_all() && !finishing_) finish();
+}
+
+void GraphTraffic::finish() {
+  finishing_ = true;
+  network_.events().schedule(ended() + settle_, id_, kOver);
 }
 
 void GraphTraffic::stop() {
-  if (done()) return;
+  if (ended_all()) return;
   stopped_ = true;
   for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
     const GraphResult& r = results_[task];
     if (works(task) && r.begin != kNever && (r.end == kNever || r.acked == kNever)) ++under_way_;
   }
-  if (under_way_ == 0) network_.events().stop();
+  if (under_way_ > 0) return;
+  over_ = true;  // this event is served while all hosts wait
+  network_.events().stop();
 }
 
 // False for a delay that only waits, as for the time at which a flow is to start.

@@ -43,13 +43,15 @@ class GraphTraffic final : public EventHandler {
   // `task` begins after `on` has ended or, with `acked`, has been acknowledged to its sender. Both
   // exist; throws std::invalid_argument otherwise.
   void depend(std::uint32_t task, std::uint32_t on, bool acked = false);
-  // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
-  // transfer failed. A graph in which no host waits for an event of another host, but for bytes and
+  // Begins at `at` what waits for nothing. When all has ended or a transfer failed, the event queue is stopped one
+  // link delay (the fabric's shortest) later, at the same time whichever way the network serves its events. A graph in which no host waits for an event of another host, but for bytes and
   // acknowledgements that reach it, is run by the network's lookahead (Network::use_lookahead).
   // No task begins at `stop` or later, and tasks under way run to their end. Delays that belong to no host
   // are no work, and nobody waits for them. Throws std::invalid_argument where `stop` is not after `at`.
   void start(Picoseconds at, Picoseconds stop = kNever);
-  bool done() const { return open_ == 0 || failed_ != Status::ok || (stopped_ && under_way_ == 0); }
+  bool done() const { return over_ || tasks_.empty(); }
+  // Of the last end or acknowledgement so far, or of the first failure.
+  Picoseconds ended() const { return failed_ == Status::ok ? latest_end_ : failed_at_; }
   // Status of the first transfer that failed, its number, and when it did.
   Status failed() const { return failed_; }
   std::uint32_t failed_task() const { return failed_task_; }
@@ -60,7 +62,7 @@ class GraphTraffic final : public EventHandler {
 
  private:
   class Client;
-  static constexpr std::uint64_t kStart = ~0ull, kStop = kStart - 1;
+  static constexpr std::uint64_t kStart = ~0ull, kStop = kStart - 1, kOver = kStart - 2;
   static constexpr std::uint64_t kBegun = 1ull << 32;  // + task: told to its destination
   static constexpr std::uint32_t kMessage = 1u << 20;  // bytes per write
   struct State {
@@ -84,11 +86,14 @@ class GraphTraffic final : public EventHandler {
   bool pump(std::uint32_t task, Picoseconds now);
   void arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds now);
   void completed(std::uint32_t task, const Completion& completion, Picoseconds now);
+  void failed(std::uint32_t task, Status status, Picoseconds now);
   void end(std::uint32_t task, Picoseconds now);
   void acked(std::uint32_t task, Picoseconds now);
   void release(const std::vector<std::uint32_t>& next, Picoseconds now);
   void close(std::uint32_t task);
   void stop();
+  bool ended_all() const { return open_ == 0 || failed_ != Status::ok || (stopped_ && under_way_ == 0); }
+  void finish();
   bool works(std::uint32_t task) const;
 
   Network& network_;
@@ -102,7 +107,10 @@ class GraphTraffic final : public EventHandler {
   std::vector<std::unique_ptr<Client>> clients_;  // by node
   std::size_t open_ = 0;
   Picoseconds stop_ = kNever;
+  Picoseconds settle_{};        // one link delay: so long after its begin a transfer's destination hears of it
+  Picoseconds latest_end_{};
   bool stopped_ = false;        // `stop_` has passed
+  bool finishing_ = false, over_ = false;  // kOver is scheduled, has come
   std::size_t under_way_ = 0;   // tasks that had begun by then and have not ended
   Status failed_ = Status::ok;
   std::uint32_t failed_task_ = 0;

@@ -86,6 +86,7 @@ class ModelTraffic::Rank {
       if (now >= job_.config_.stop) job_.rounds_ = std::min(job_.rounds_, job_.decided_);
     }
     if (iterations_.size() == job_.rounds_) {
+      job_.ended_ = now;
       if (++job_.finished_ == job_.ranks_.size()) job_.network_.events().stop();
       return;
     }
@@ -99,6 +100,7 @@ class ModelTraffic::Rank {
       if (given_[number] != kNotGiven) end_work(number, false, now);
     }
     job_.failures_.push_back({rank_, now, reason});
+    job_.ended_ = now;
     ++job_.finished_;
     job_.network_.events().stop();
   }

@@ -57,6 +57,7 @@ class ModelTraffic final : public EventHandler, private BucketSums::Sink {
   void start();
 
   bool done() const { return finished_ == ranks_.size(); }
+  Picoseconds ended() const { return ended_; }  // when the last rank was through so far
   // Iterations of a rank, in order: from the begin of forward to the last sum.
   const std::vector<Iteration>& iterations(JobRank rank) const;
   // Compute times of a rank's iterations that have begun, in order.
@@ -84,6 +85,7 @@ class ModelTraffic final : public EventHandler, private BucketSums::Sink {
   std::uint32_t rounds_;       // iterations that begin: `iterations`, or fewer because of `stop`
   std::uint32_t decided_ = 0;  // iterations after which it has been decided whether another begins
   std::size_t finished_ = 0;
+  Picoseconds ended_{};
   std::vector<Failure> failures_;
 };
 

@@ -857,9 +857,32 @@ class FlowTraffic:
         claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.
         """
 
-    def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
+    def failures(self) -> list[tuple[int, int, str]]:
         """
-        [(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not yet.
+        [(number in results(), at_ps, status)] of the flows that failed.
+        """
+
+    def iterations(self, since: int = 0) -> numpy.ndarray:
+        """
+        (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
+        """
+
+    def repeat(
+        self,
+        *,
+        rounds: int,
+        gap_ps: int = 0,
+        apart_ps: int = 0,
+        stop_ps: int | None = None,
+        whole: bool = True,
+    ) -> None:
+        """
+        Before start(): the flows are sent so many times, a round gap_ps after the end of the one before, in a later round each by less than apart_ps later. No flow begins at stop_ps or later. whole: the first round has all of its flows; else it is the last, and no iteration.
+        """
+
+    def results(self, since: int = 0) -> numpy.ndarray:
+        """
+        Flows that were launched, from number `since` on, as a numpy structured array: flow (number of its add()), start_ps, end_ps, arrived_ps (-1: not yet), bytes that were completed, ok (no failure so far).
         """
 
     def start(self) -> None: ...
@@ -868,8 +891,19 @@ class FlowTraffic:
         int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).
         """
 
+    def under_way(self) -> numpy.typing.NDArray[numpy.uint64]:
+        """
+        Numbers in results() of the flows under way now, rising.
+        """
+
     @property
     def done(self) -> bool: ...
+    @property
+    def ended_ps(self) -> int:
+        """
+        When the last flow ended so far.
+        """
+
     @property
     def steps_unlogged(self) -> int: ...
     @property
@@ -890,6 +924,12 @@ class GraphTraffic:
     def transfer(self, source: EngineNode, destination: EngineNode, qp: int, bytes: int) -> int: ...
     @property
     def done(self) -> bool: ...
+    @property
+    def ended_ps(self) -> int:
+        """
+        When the last task ended so far, or the first failed.
+        """
+
     @property
     def failed(self) -> tuple[int, int, str] | None:
         """
@@ -931,9 +971,9 @@ class CollectiveTraffic:
         [(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.
         """
 
-    def iterations(self, rank: int) -> list[tuple[int, int]]:
+    def iterations(self, rank: int, since: int = 0) -> numpy.ndarray:
         """
-        [(begin_ps, end_ps)] of the rank's finished iterations.
+        (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
         """
 
     def set_queue_pair(self, rank: int, peer: int, qp: int, channel: int = 0) -> None: ...
@@ -957,6 +997,12 @@ class CollectiveTraffic:
 
     @property
     def done(self) -> bool: ...
+    @property
+    def ended_ps(self) -> int:
+        """
+        When the last rank was through so far.
+        """
+
     @property
     def steps_unlogged(self) -> int: ...
     @property
@@ -1052,14 +1098,20 @@ class ModelTraffic:
         [(rank, at_ps, message)] of the ranks that got no sum, in the order of time.
         """
 
-    def iterations(self, rank: int) -> list[tuple[int, int]]:
+    def iterations(self, rank: int, since: int = 0) -> numpy.ndarray:
         """
-        [(begin_ps, end_ps)] of the rank's finished iterations.
+        (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
         """
 
     def start(self) -> None: ...
     @property
     def done(self) -> bool: ...
+    @property
+    def ended_ps(self) -> int:
+        """
+        When the last rank was through so far.
+        """
+
 
 class FluidFabric:
     """
@@ -1275,6 +1327,11 @@ class MoeTraffic:
         [(step, backward, layer, micro-batch, iteration, begin_ps, end_ps)] of what is kept.
         """
 
+    def spans_of_iterations(self, since: int = 0) -> numpy.ndarray:
+        """
+        (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
+        """
+
     def start(self) -> None: ...
     def turns(self, region: int) -> tuple[int, int]:
         """
@@ -1283,6 +1340,12 @@ class MoeTraffic:
 
     @property
     def done(self) -> bool: ...
+    @property
+    def ended_ps(self) -> int:
+        """
+        When it was done.
+        """
+
 
 class RankBridge:
     """
@@ -1670,23 +1733,12 @@ class LiveRun:
         """
 
     def close(self) -> None: ...
-    @typing.overload
-    def collective_state(self, traffic: CollectiveTraffic) -> tuple[list[tuple[int, int]], bool]:
-        """
-        ([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.
-        """
-
-    @typing.overload
-    def collective_state(self, traffic: ModelTraffic) -> tuple[list[tuple[int, int]], bool]: ...
     def fidelity(self) -> dict[str, typing.Any]:
         """
         verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).
         """
 
-    @typing.overload
-    def flows_done(self, traffic: FlowTraffic) -> bool: ...
-    @typing.overload
-    def flows_done(self, traffic: GraphTraffic) -> bool: ...
+    def graph_done(self, traffic: GraphTraffic) -> bool: ...
     def inject(self, node: EngineNode, port: int, frame: bytes) -> None:
         """
         Puts raw bytes into a port, as a faulty device would.
@@ -1771,6 +1823,16 @@ class LiveRun:
     def tell(
         self, bridge: RankBridge, kind: str, peer: int, reason: str, status: int = 0
     ) -> None: ...
+    @typing.overload
+    def traffic_state(self, traffic: CollectiveTraffic, since: int) -> tuple[numpy.ndarray, bool]:
+        """
+        ((begin_ps, end_ps) of the job's iterations, of a collective rank 0's, from number `since` on as a numpy structured array, whether it is done).
+        """
+
+    @typing.overload
+    def traffic_state(self, traffic: ModelTraffic, since: int) -> tuple[numpy.ndarray, bool]: ...
+    @typing.overload
+    def traffic_state(self, traffic: FlowTraffic, since: int) -> tuple[numpy.ndarray, bool]: ...
     @property
     def now_ps(self) -> int: ...
 

@@ -33,7 +33,7 @@ from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.play import Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import CollectiveTraffic, Traffic
+from loomnet.running.traffic import CollectiveTraffic, FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.systems.registry import transport
 from loomnet.systems.transport import START_RTTS
@@ -147,14 +147,14 @@ class LiveClock:
     def held(self) -> contextlib.AbstractContextManager[None]:
         return self.network.held()
 
-    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
-        if isinstance(traffic, (CollectiveTraffic, ModelTraffic)):
-            return self.live.collective_state(traffic.core)
-        if not self.live.flows_done(traffic.core):
+    def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
+        if isinstance(traffic, (CollectiveTraffic, FlowTraffic, ModelTraffic)):
+            found, done = self.live.traffic_state(traffic.core, since)
+            return found.tolist(), done
+        if not self.live.graph_done(traffic.core):
             return [], False
-        with self.held():  # between two rounds: nothing is on its way
-            traffic.poll(self.engine.network.now_ps)
-            return traffic.iterations(), traffic.done
+        with self.held():
+            return traffic.iterations(since), traffic.done
 
     # --- what the run loop asks -------------------------------------------------------------------
     def apply(self, changes: Iterable[Change]) -> None:

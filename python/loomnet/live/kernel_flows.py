@@ -147,7 +147,8 @@ class KernelFlows:
         used: dict[tuple[int, int], int] = {}
         flows, self._cut = begun_before(self._rounds[len(self._begun)](at_ps), self._stop_ps)
         if not flows:
-            check_begun(self._asked, len(self._begun))
+            if not self._begun:
+                check_begun(self._asked, flows)
             self._rounds, self._cut = self._rounds[:len(self._begun)], False
             return
         if self._cut:
@@ -205,6 +206,11 @@ class KernelFlows:
     @property
     def done(self) -> bool:
         return bool(self._faults) or len(self._ended) == len(self._rounds)
+
+    @property
+    def ended_ps(self) -> int:
+        """When the last flow of the last round that ended did."""
+        return self._ended[-1][1]
 
     def iterations(self) -> list[tuple[int, int]]:
         return self._ended[:len(self._begun) - self._cut]

@@ -36,6 +36,10 @@ class KernelFlowsPlay(Play):
     def origin_ps(self) -> int | None:
         return self.flows.origin_ps
 
+    @property
+    def over_ps(self) -> int:
+        return self.flows.ended_ps if self.ended == "finished" else self.clock.now_ps
+
     def look(self) -> None:
         self.flows.poll()
         if self.flows.origin_ps is None:

@@ -35,7 +35,7 @@ class ModelTraffic(RankTraffic):
             priority="none" if made is not None else job.priority, ask=self._asker)
         self.core.start()
 
-    def poll(self, now_ps: int) -> None:
+    def check(self) -> None:
         if self._asker is not None:
             self._asker.pending.check()
 

@@ -214,7 +214,7 @@ class MoeTraffic:
             try:
                 return circuits_of(rule, made, wanted, np.array(free, np.int64),
                                    previous).ravel().tolist()
-            # raised by poll(): the engine cannot pass it on from an event
+            # raised by check(): the engine cannot pass it on from an event
             except BaseException as error:
                 pending.raised = error
                 return previous.ravel().tolist()
@@ -226,14 +226,18 @@ class MoeTraffic:
     def done(self) -> bool:
         return self.core.done
 
-    def iterations(self) -> list[tuple[int, int]]:
-        return [(begin, end) for begin, end, *_ in self.core.iterations()]
+    @property
+    def ended_ps(self) -> int:
+        return self.core.ended_ps
+
+    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
+        return self.core.spans_of_iterations(since).tolist()
 
     def errors(self) -> list[RunFault]:
         return [RunFault(at, f"region {region} server {server}", message)
                 for region, server, at, message in self.core.failures()]
 
-    def poll(self, now_ps: int) -> None:
+    def check(self) -> None:
         self._engine.plugins.check()
 
     def wrong(self) -> int | None:

@@ -83,6 +83,12 @@ class Play(ABC):
         """Engine time at which the job came, from which its completion time counts."""
         return self.asked.start_ps
 
+    @property
+    def over_ps(self) -> int:
+        """Engine time at which the job ended, where the engine knows it; else, and of a job that
+        is ended from outside, the time now."""
+        return self.clock.now_ps
+
     def prepare(self) -> None:  # noqa: B027  (a hook: most plays need not fill it)
         """Makes what must be there before any time passes."""
 
@@ -200,7 +206,7 @@ class Play(ABC):
     def sample(self) -> dict[str, int]:
         """Notes the counters that are figures; returns all of them."""
         found = self.run_counters()
-        at = self.now()
+        at = self.now() if self.ended is None else self.length_ps
         for name in self.figures:
             self.counters.setdefault(name, []).append((at, found[name]))
         return found

@@ -17,14 +17,18 @@ class RankTraffic:
     def done(self) -> bool:
         return self.core.done
 
-    def iterations(self) -> list[tuple[int, int]]:
-        return self.core.iterations(0)
+    @property
+    def ended_ps(self) -> int:
+        return self.core.ended_ps
+
+    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
+        return self.core.iterations(0, since).tolist()
 
     def errors(self) -> list[RunFault]:
         return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
 
-    def poll(self, now_ps: int) -> None:
-        """The engine starts all that follows."""
+    def check(self) -> None:
+        """No code of a user's runs in the engine for it."""
 
     def flows(self) -> list[FlowRow]:
         return []

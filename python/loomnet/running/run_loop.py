@@ -170,7 +170,7 @@ class RunLoop:
         self.closed.append(play)
         if play.ended is None:  # an error of ours is on its way up
             play.end("interrupted", None)
-        play.end_ps = self.clock.now_ps
+        play.end_ps = play.over_ps
         if self.running:
             self.clock.forget(play.asked)
         self.control.faults_alone = True  # nothing of a user's may keep a process from being ended
@@ -268,8 +268,9 @@ class RunLoop:
                 self.lead.now(), Event("iteration", at, name_of(play), iteration)))
 
     def on_end(self, play: Play) -> None:
-        now = self.lead.now()
-        changes = self.control.on_event(now, Event("end", now, name_of(play), play.ended))
+        now, origin = self.lead.now(), self.lead.origin_ps
+        at = now if origin is None else max(play.end_ps - origin, 0)
+        changes = self.control.on_event(now, Event("end", at, name_of(play), play.ended))
         if self.running:
             self.apply(changes)
 

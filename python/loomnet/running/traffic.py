@@ -34,6 +34,9 @@ from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
 from loomnet.running.ring_traffic import connect_steps, ring_settings
 
+FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
+Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
+
 
 class Traffic(Protocol):
     """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the
@@ -43,12 +46,16 @@ class Traffic(Protocol):
 
     @property
     def done(self) -> bool: ...
-    def iterations(self) -> list[tuple[int, int]]:
-        """(begin, end) of rank 0's finished iterations so far."""
+    @property
+    def ended_ps(self) -> int:
+        """When the last of it ended; of a job that is done."""
+        ...
+    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
+        """(begin, end) of rank 0's finished iterations, without the first `since`."""
         ...
     def errors(self) -> list[RunFault]: ...
-    def poll(self, now_ps: int) -> None:
-        """Called whenever the engine has stopped: starts what follows."""
+    def check(self) -> None:
+        """Called whenever the engine has stopped: raises what code of a user's has raised in it."""
         ...
     def wrong(self) -> int | None:
         """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
@@ -108,113 +115,102 @@ class CollectiveTraffic(RankTraffic):
         return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
 
-class FlowTraffic:
-    """Point-to-point jobs: rounds of flows, each round one iteration."""
+class CoreTraffic:
+    """What Python asks alike of each kind of traffic in the engine, which starts all that follows
+    by itself."""
+
+    core: Any
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    @property
+    def ended_ps(self) -> int:
+        return self.core.ended_ps
+
+    def check(self) -> None:
+        """No code of a user's runs in the engine for it."""
+
+    def experts(self) -> None:
+        return None
+
+
+class FlowTraffic(CoreTraffic):
+    """Point-to-point jobs: rounds of flows, each round one iteration. The engine begins a round at
+    the moment at which the one before has ended."""
 
     def __init__(self, engine: Engine, asked: JobRequest, pairs: set[tuple[int, int]],
-                 rounds: Sequence[Callable[[int], list[tuple[int, int, int, int]]]], gap_ps: int,
-                 start_ps: int, *, payload: bool, jitter_ps: int = 0) -> None:
-        """`jitter_ps`: by less than which flows that start together were moved apart."""
-        self._engine, self._job, self._gap = engine, asked, gap_ps
-        self._placement = asked.placement
-        self._depth = writes_outstanding(engine.plan)
-        self._jitter_ps = jitter_ps
-        self._rounds = list(rounds)
-        self.core = _core.FlowTraffic(engine.network, payload, job=asked.number)
-        # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
-        self._free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
-        self._number = FIRST_QP
-        self._begun: list[int] = []
-        self._ends: list[tuple[int, int]] = []
-        self._shown = 0
+                 flows: Sequence[FlowOfRound], start_ps: int, *, payload: bool, rounds: int = 1,
+                 gap_ps: int = 0, jitter_ps: int = 0) -> None:
+        """`flows`: of the first round. `jitter_ps`: by less than which flows that start together
+        are moved apart: those of the first round have been."""
+        self._engine, self._job = engine, asked
+        self._jitter_ps, self._most_rounds = jitter_ps, rounds
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
-        self._bytes = 0  # of all of these
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
-        self._stop_ps = stop_at(asked, start_ps)
-        self._cut = False  # the last round has begun in part
-        self._launch(start_ps)
+        stop_ps = stop_at(asked, start_ps)
+        begun, cut = begun_before(flows, stop_ps)
+        check_begun(asked, begun)
+        self.core = _core.FlowTraffic(engine.network, payload, job=asked.number)
+        self.core.repeat(rounds=rounds, gap_ps=gap_ps, apart_ps=jitter_ps, stop_ps=stop_ps,
+                         whole=not cut)
+        self._add(pairs, begun)
+        self.core.start()
 
-    def _launch(self, now_ps: int) -> None:
-        flows, self._cut = begun_before(self._rounds[len(self._begun)](now_ps), self._stop_ps)
-        if not flows:
-            check_begun(self._job, len(self._begun))
-            self._rounds, self._cut = self._rounds[:len(self._begun)], False
-            return
-        if self._cut:
-            self._rounds = self._rounds[:len(self._begun) + 1]
+    def _add(self, pairs: set[tuple[int, int]], flows: Sequence[FlowOfRound]) -> None:
+        engine, placement, job = self._engine, self._job.placement, self._job.job
+        depth = writes_outstanding(engine.plan)
+        # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
+        free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
         used: dict[tuple[int, int], int] = {}
-        for start, source, destination, size in flows:
+        following = FIRST_QP
+        for number, (start, source, destination, size) in enumerate(flows):
             pair = (source, destination)
-            numbers = self._free.setdefault(pair, [])
+            numbers = free.setdefault(pair, [])
             index = used.get(pair, 0)
             used[pair] = index + 1
             if index == len(numbers):
-                numbers.append(self._engine.connect_pair(
-                    self._job, self._placement[source], self._placement[destination],
-                    self._number))
-                self._number = numbers[-1] + 2
-            self._asked.append((self._placement[source], self._placement[destination], size))
-            self._bytes += size
-            self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
-            job, in_ring = self._job.job, {}
+                numbers.append(engine.connect_pair(
+                    self._job, placement[source], placement[destination], following))
+                following = numbers[-1] + 2
+            self._asked.append((placement[source], placement[destination], size))
+            self._sends.append((engine.node(placement[source]), numbers[index]))
+            in_ring: dict[str, Any] = {}
             if isinstance(job, Flows) and job.steps is not None:
-                number = len(self._asked) - 1
                 in_ring = {"steps": job.steps, "rank": number, "ranks": job.count,
                            "claim": job.claims[number % len(job.claims)].numbers()
                            if job.claims else None}
             self.core.add(
-                source=self._engine.node(self._placement[source]),
-                destination=self._engine.node(self._placement[destination]),
-                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=self._depth,
+                source=engine.node(placement[source]),
+                destination=engine.node(placement[destination]),
+                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=depth,
                 start_ps=start, **in_ring)
-        self._begun.append(min(start for start, *_ in flows))
-        self.core.start()
 
-    @property
-    def done(self) -> bool:
-        return self.core.done and len(self._begun) == len(self._rounds)
-
-    def poll(self, now_ps: int) -> None:
-        if not self.core.done or len(self._ends) == len(self._begun):
-            return
-        ends = [end for _, end, *_ in self.core.results()[self._shown:] if end is not None]
-        self._shown = len(self.core.results())
-        self._ends.append((self._begun[-1], max(ends)))
-        if not self.errors() and len(self._begun) < len(self._rounds):
-            # The run has stopped a little after that, at the end of a window.
-            self._launch(max(max(ends) + self._gap, now_ps))
-        elif self.errors():
-            self._rounds = self._rounds[:len(self._begun)]
-
-    def iterations(self) -> list[tuple[int, int]]:
-        whole = len(self._begun) - self._cut
-        return self._ends[:whole]
+    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
+        return self.core.iterations(since).tolist()
 
     def errors(self) -> list[RunFault]:
-        return [RunFault(end or 0, f"flow {i}", status)
-                for i, (_, end, *_, status) in enumerate(self.core.results()) if status != "ok"]
+        return [RunFault(at, f"flow {number}", status)
+                for number, at, status in self.core.failures()]
 
     def wrong(self) -> int:
         return self.core.wrong
 
     def flows(self) -> list[FlowRow]:
-        return [FlowRow(*asked, start, end if status == "ok" else None, arrived)
-                for asked, (start, end, arrived, _, status)
-                in zip(self._asked, self.core.results(), strict=True)]
+        return [FlowRow(*self._asked[int(flow)], start, end if ok and end >= 0 else None,
+                        arrived if arrived >= 0 else None)
+                for flow, start, end, arrived, _, ok in self.core.results().tolist()]
 
     def notes(self) -> dict[str, float | int | str | None]:
         return _jitter_note(self._jitter_ps)
-
-    def experts(self) -> None:
-        return None
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
     def payload_total(self) -> float:
-        """Rounds to come are taken to be as large as those so far."""
-        return self._bytes * len(self._rounds) / max(len(self._begun), 1)
+        return sum(size for *_, size in self._asked) * self._most_rounds
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
@@ -222,23 +218,19 @@ class FlowTraffic:
         if carrier is None or not carrier.sender_states:
             return {}
         network, found = self._engine.network, {}
-        for flow, (start, end, *_) in enumerate(self.core.results()):
+        for number in self.core.under_way().tolist():
+            flow = number % len(self._asked)
             source, destination, _ = self._asked[flow]
-            if start > network.now_ps or end is not None or source == destination:
+            if source == destination:
                 continue  # of a local link no TCP sender knows
             state = network.transport_state(*self._sends[flow], transport=carrier.model)
             acked, cwnd, srtt, least = (
                 int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
-            found[flow] = (acked - self._before.setdefault(flow, acked), cwnd, srtt, least)
+            found[number] = (acked - self._before.setdefault(number, acked), cwnd, srtt, least)
         return found
 
-    def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
-        """(start, end, arrival of the last byte, completed bytes, status) of every flow; times that
-        have not come: None."""
-        return self.core.results()
 
-
-class GraphTraffic:
+class GraphTraffic(CoreTraffic):
     """Execution traces and connection matrices: a graph of transfers and delays."""
 
     def __init__(self, engine: Engine, asked: JobRequest, graph: TaskGraph, start_ps: int, *,
@@ -275,12 +267,8 @@ class GraphTraffic:
                 self.core.depend(task, task_of(other), acked=other < 0)
         self.core.start(start_ps, stop_at(asked, start_ps))
 
-    @property
-    def done(self) -> bool:
-        return self.core.done
-
-    def iterations(self) -> list[tuple[int, int]]:
-        if not self.core.done or self.core.failed:
+    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
+        if since > 0 or not self.core.done or self.core.failed:
             return []
         ends = self.core.results()
         if (ends < 0).any():
@@ -292,9 +280,6 @@ class GraphTraffic:
             return []
         task, at, status = self.core.failed
         return [RunFault(at, self._graph.tasks[task].what, status)]
-
-    def poll(self, now_ps: int) -> None:
-        pass
 
     def wrong(self) -> int:
         return 0
@@ -315,9 +300,6 @@ class GraphTraffic:
             name = f"{PASSED_OVER}{Path(self._graph.name).name}{self._of}"
             found[name] = "; ".join(self._graph.passed)
         return found
-
-    def experts(self) -> None:
-        return None
 
     def ring_steps(self, origin_ps: int) -> None:
         return None
@@ -350,13 +332,9 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
             move_apart(graph, apart, seed)
         return GraphTraffic(engine, asked, graph, start_ps, jitter_ps=apart)
     rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
-    rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
-    return FlowTraffic(engine, asked, pairs, rounds, gap, start_ps, payload=payload,
-                       jitter_ps=apart)
-
-
-FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
-Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
+    flows = moved_apart(rounds[0](start_ps), apart, seed)
+    return FlowTraffic(engine, asked, pairs, flows, start_ps, payload=payload, rounds=len(rounds),
+                       gap_ps=gap, jitter_ps=apart)
 
 
 def stop_at(asked: JobRequest, origin_ps: int) -> int | None:
@@ -364,17 +342,18 @@ def stop_at(asked: JobRequest, origin_ps: int) -> int | None:
     return None if asked.begins_for_ps is None else origin_ps + asked.begins_for_ps
 
 
-def begun_before(flows: list[FlowOfRound], stop_ps: int | None) -> tuple[list[FlowOfRound], bool]:
+def begun_before(flows: Sequence[FlowOfRound], stop_ps: int | None
+                 ) -> tuple[list[FlowOfRound], bool]:
     """The flows of a round that begin before then, and whether some do not."""
     if stop_ps is None:
-        return flows, False
+        return list(flows), False
     begun = [flow for flow in flows if flow[0] < stop_ps]
     return begun, len(begun) < len(flows)
 
 
-def check_begun(asked: JobRequest, rounds: int) -> None:
-    """Raises UsageError for a job of which no round has begun before its stop."""
-    if rounds == 0:
+def check_begun(asked: JobRequest, flows: Sequence[FlowOfRound]) -> None:
+    """Raises UsageError for a job of whose first round no flow begins before its stop."""
+    if not flows:
         raise UsageError(f"{type(asked.job).__name__}.stop: no flow begins before "
                          f"{asked.job.stop}; give a later stop")
 
@@ -407,20 +386,20 @@ def packet_ps(plan: Plan, placement: Sequence[int]) -> int:
     return (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
 
 
-def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
-    """The round, with flows that start together moved by less than this each: in lock-step they
-    would send in the same picosecond, and always the same one would find room."""
-    def moved(now: int) -> list[FlowOfRound]:
-        draw, flows = random.Random(f"jitter {seed}"), each(now)
-        together = Counter(start for start, *_ in flows)
-        return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
-                for start, a, b, size in flows]
-
-    return moved if apart_ps > 0 else each
+def moved_apart(flows: Sequence[FlowOfRound], apart_ps: int, seed: int) -> list[FlowOfRound]:
+    """The flows, those that start together moved by less than this each: in lock-step they would
+    send in the same picosecond, and always the same one would find room."""
+    if apart_ps == 0:
+        return list(flows)
+    draw = random.Random(f"jitter {seed}")
+    together = Counter(start for start, *_ in flows)
+    return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
+            for start, a, b, size in flows]
 
 
 def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
-    """Gives flows that wait for one delay a delay each, longer by less than this: see _jittered."""
+    """Gives flows that wait for one delay a delay each, longer by less than this, as moved_apart
+    does."""
     draw = random.Random(f"jitter {seed}")
     together: dict[int, list[int]] = {}
     for number, task in enumerate(graph.tasks):
@@ -459,7 +438,9 @@ def _drawn(job: Flows, placement: Sequence[int], now_ps: int, seed: int, nic_bps
     return flows
 
 
-def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int) -> list[Iteration]:
+def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int, since: int = 0
+                  ) -> list[Iteration]:
+    """`since`: iterations before the first of these."""
     return [Iteration(i, begin - origin_ps, end - origin_ps)
-            for i, (begin, end) in enumerate(found, 1)]
+            for i, (begin, end) in enumerate(found, since + 1)]
 

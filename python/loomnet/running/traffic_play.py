@@ -29,9 +29,9 @@ class TrafficClock(PlayClock, Protocol):
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
-    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
-        """Lets a traffic model start what follows; rank 0's finished iterations as (begin, end) in
-        the engine's time, and whether the job is done."""
+    def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
+        """Rank 0's finished iterations as (begin, end) in the engine's time, without the first
+        `since`, and whether the job is done."""
         ...
 
 
@@ -45,7 +45,6 @@ class TrafficPlay(Play):
         self._origin = clock.traffic_start_ps(self) + asked.start_ps
         self.traffic: Traffic | None = None  # before prepare()
         self.done = False
-        self.payload = 0
         self.progress_ps = 0  # when anything of the job last ended, job time
 
     @property
@@ -68,6 +67,13 @@ class TrafficPlay(Play):
     def arrival_ps(self) -> int:
         return self._origin
 
+    @property
+    def over_ps(self) -> int:
+        if not self.done or self.traffic is None:
+            return self.clock.now_ps
+        with self.clock.held():
+            return self.traffic.ended_ps
+
     def prepare(self) -> None:
         self.traffic = start_traffic(
             self.engine, self.asked, self._origin, seed=self.request.seed,
@@ -75,11 +81,12 @@ class TrafficPlay(Play):
 
     def look(self) -> None:
         assert self.traffic is not None
-        found, self.done = self.clock.traffic_state(self.traffic)
+        found, self.done = self.clock.traffic_state(self.traffic, len(self.iterations))
         self.take(found)
 
     def take(self, found: list[tuple[int, int]]) -> None:
-        for iteration in as_iterations(found, self._origin)[len(self.iterations):]:
+        """Iterations that follow those which are known."""
+        for iteration in as_iterations(found, self._origin, len(self.iterations)):
             self.progress_ps = max(self.progress_ps, iteration.end_ps)
             self.found(iteration)
 
@@ -101,7 +108,7 @@ class TrafficPlay(Play):
     def stop(self) -> None:
         if not self.done and self.traffic is not None:
             with self.clock.held():
-                self.take(self.traffic.iterations())
+                self.take(self.traffic.iterations(len(self.iterations)))
                 self.errors += self._failures()
 
     def _failures(self) -> list[RunFault]:
@@ -133,7 +140,6 @@ class VirtualTraffic(TrafficPlay):
     def __init__(self, clock: VirtualTrafficClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
         self.virtual = clock
-        self.working = False  # whether a host had an operation under way at the last look
 
     @property
     def stall_ps(self) -> int | None:
@@ -149,17 +155,20 @@ class VirtualTraffic(TrafficPlay):
     def trouble(self, stop: str) -> str | None:
         if stop == "looked":
             return None
-        if self.virtual.idle and not self.request.changes_to_come:
+        idle = self.virtual.idle and not self.request.changes_to_come
+        found = self.engine.run_counters(self.asked)
+        # The engine knows since when nothing has come: when Python looks must not matter. A flow
+        # yet to start and a rank that computes wait for nothing that the network owes.
+        quiet_ps = (found["quiet_since_ps"] - self._origin if found["working"] or idle
+                    else self.now())
+        self.progress_ps = max(self.progress_ps, quiet_ps)
+        stall = self.stall_ps
+        over = stall is not None and self.now() - self.progress_ps >= stall
+        if idle and (over or stall is None):
             return (f"nothing left to happen at {Time.of(self.now())} and the job is not done"
                     f"{self.engine.sums_wait(self.asked)}")
-        found = self.engine.run_counters(self.asked)
-        payload = found["payload"]
-        # A flow yet to start and a rank that computes wait for nothing that the network owes.
-        worked, self.working = self.working, bool(found["working"])
-        if payload > self.payload or not (worked and self.working):
-            self.payload, self.progress_ps = payload, self.now()
-        if self.stall_ps is not None and self.now() - self.progress_ps >= self.stall_ps:
-            return (f"no operation finished for {Time.of(self.stall_ps)} (stall_timeout); "
+        if stall is not None and over:
+            return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
                     f"the network delivers nothing{self.engine.deadlock()}"
                     f"{self.engine.sums_wait(self.asked)}")
         return None

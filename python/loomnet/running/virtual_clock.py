@@ -148,9 +148,9 @@ class VirtualClock:
     def traffic_start_ps(self, play: TrafficPlay) -> int:
         return play.carrier.start_ps(self.request.plan)
 
-    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
-        traffic.poll(self.network.now_ps)
-        return traffic.iterations(), traffic.done
+    def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
+        traffic.check()
+        return traffic.iterations(since), traffic.done
 
     @contextmanager
     def held(self) -> Iterator[None]:

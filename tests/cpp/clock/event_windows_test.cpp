@@ -134,39 +134,72 @@ TEST_F(EventWindows, AStepIsAWindow) {
   EXPECT_FALSE(queue_.step());
 }
 
-// Stopped, a run comes to the end of its window, however events are served.
-TEST_F(EventWindows, AStopTakesEffectAtTheEndOfTheWindow) {
+// Stopped by an event of anybody's, a run ends with this event: all before it has happened, nothing of its time
+// and after it, however events are served.
+TEST_F(EventWindows, AStopTakesEffectAtOnce) {
   struct Stopper : EventHandler {
     EventQueue* queue = nullptr;
     void on_event(std::uint64_t, Picoseconds) override { queue->stop(); }
   } stopper;
   stopper.queue = &queue_;
-  const ObjectId stop = queue_.add(stopper, 3), a = object(1), b = object(4);
+  const ObjectId stop = queue_.add(stopper), a = object(1), b = object(4);
   for (const bool apart : {true, false, true}) {
     log_.clear();
     queue_.set_lookahead(kLookahead, apart);
     const Picoseconds base = queue_.now();
-    ASSERT_EQ(base.count % kLookahead.count, 0);
     queue_.schedule(base + nanoseconds(1'400), stop);
     for (const ObjectId o : {a, b}) {
-      queue_.schedule(base + nanoseconds(1'300), o, 1);
-      queue_.schedule(base + nanoseconds(1'999), o, 2);
-      queue_.schedule(base + nanoseconds(2'000), o, 3);
+      queue_.schedule(base + nanoseconds(1'399), o, 1);
+      queue_.schedule(base + nanoseconds(1'400), o, 2);
+      queue_.schedule(base + nanoseconds(1'401), o, 3);
     }
     EXPECT_FALSE(queue_.run_until(base + nanoseconds(9'000)));
     EXPECT_TRUE(queue_.stopped());
-    EXPECT_EQ(log_.size(), 4u) << apart;
-    EXPECT_EQ(queue_.now(), base + nanoseconds(2'000));
-    EXPECT_EQ(queue_.pending(), 2u);
-    // A run that ends before its window does stops there.
-    queue_.schedule(base + nanoseconds(2'100), stop);
-    queue_.schedule(base + nanoseconds(2'500), a, 4);
-    EXPECT_FALSE(queue_.run_until(base + nanoseconds(2'200)));
-    EXPECT_EQ(log_.size(), 6u);
-    EXPECT_EQ(queue_.now(), base + nanoseconds(2'200));
-    EXPECT_TRUE(queue_.run_until(base + nanoseconds(3'000)));
+    EXPECT_EQ(log_.size(), 2u) << apart;
+    EXPECT_EQ(queue_.now(), base + nanoseconds(1'400));
+    EXPECT_EQ(queue_.pending(), 4u);
+    queue_.schedule(base + nanoseconds(1'400), a, 4);  // posted between two runs
+    EXPECT_TRUE(queue_.run_until(base + nanoseconds(1'400)));
+    EXPECT_FALSE(queue_.stopped());
+    EXPECT_EQ(log_.size(), 5u);
+    EXPECT_TRUE(queue_.run_until(base + nanoseconds(3'700)));
     EXPECT_EQ(log_.size(), 7u);
   }
+}
+
+// Inside a window the domains' clocks differ: a stop there would be at no one time.
+TEST_F(EventWindows, AStopByADomainIsRefused) {
+  struct Stopper : EventHandler {
+    EventQueue* queue = nullptr;
+    void on_event(std::uint64_t, Picoseconds) override { queue->stop(); }
+  } stopper;
+  stopper.queue = &queue_;
+  queue_.set_lookahead(kLookahead, true);
+  queue_.schedule(nanoseconds(300), queue_.add(stopper, 3));
+  EXPECT_THROW(queue_.run_until(nanoseconds(9'000)), std::logic_error);
+}
+
+// Events that change how the following ones are served, in the middle of one run.
+TEST_F(EventWindows, ARunGoesOnWhenTheWayOfServingChanges) {
+  struct Changer : EventHandler {
+    EventQueue* queue = nullptr;
+    void on_event(std::uint64_t apart, Picoseconds) override { queue->set_lookahead(kLookahead, apart != 0); }
+  } changer;
+  changer.queue = &queue_;
+  const ObjectId change = queue_.add(changer), a = object(1), b = object(2);
+  for (std::uint64_t i = 0; i < 40; ++i) queue_.schedule(nanoseconds(1'250) * static_cast<std::int64_t>(i), change, i % 2);
+  for (std::int64_t i = 0; i < 500; ++i) queue_.schedule(nanoseconds(100) * i, i % 3 ? a : b, static_cast<std::uint64_t>(i));
+  EXPECT_TRUE(queue_.run_until(nanoseconds(60'000)));
+  EXPECT_EQ(log_.size(), 500u);
+  for (const Domain domain : {1u, 2u}) {
+    Picoseconds last{-1};
+    for (const Seen& each : log_) {
+      if (each.domain != domain) continue;
+      EXPECT_LT(last, each.at);
+      last = each.at;
+    }
+  }
+  EXPECT_EQ(queue_.now(), nanoseconds(60'000));
 }
 
 // Domains that wake themselves at once and others a lookahead later, over twelve orders of
