@@ -179,6 +179,7 @@ void bind_live(py::module_& m) {
       .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
            py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
+      .def_property_readonly("thread_id", [](LiveRun& r) { return r.loop().thread_id(); }, "Of the loop; 0 before it runs.")
       .def(
           "pause",
           [](LiveRun& r) {

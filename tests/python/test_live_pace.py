@@ -1,8 +1,14 @@
 """What a live run is held against: the machine's measured budget, its own counts, the bound on its
 lateness."""
 
+import contextlib
 import json
 import math
+import os
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,7 +19,7 @@ from loomnet.base.errors import UsageError
 pytest.importorskip("loomnet._core")
 from loomnet.labs.auto_dilation import AutoDilation
 from loomnet.live import dilation, machine_budget
-from loomnet.live.lateness import lateness_bound_ps
+from loomnet.live.lateness import RunQueues, blame, lateness_bound_ps
 from loomnet.live.machine_budget import MachineBudget
 from loomnet.live.pace import Pace
 from loomnet.plans.make import make_plan
@@ -168,3 +174,20 @@ def test_auto_is_refused_with_kernel_tcp_and_is_nothing_on_the_virtual_clock(tmp
     with pytest.raises(UsageError, match="D = 1 is the only dilation"):
         AutoDilation().fit(kernel, "live", print)
     assert AutoDilation().fit(kernel, "virtual", print).dilation == 1.0
+
+
+def test_without_events_of_the_scheduler_waits_are_summed_by_thread():
+    """This thread has company on each core, so it waits."""
+    queues = RunQueues(threading.get_native_id())
+    cores = len(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        for _ in range(3 * cores):
+            busy = subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"])
+            stack.callback(busy.wait)
+            stack.callback(busy.kill)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            pass
+    found = {wait.who: wait for wait in queues.waits()}
+    assert 10**7 < found["engine"].total_ns < 10**9
+    assert "programs that this kernel does not name" in blame([found["engine"]], 1.0)

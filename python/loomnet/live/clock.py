@@ -16,12 +16,12 @@ from loomnet.jobs.model import TorchJob
 from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
-from loomnet.live.lateness import LatenessLog, blame, waits
+from loomnet.live.lateness import LatenessLog, RunQueues, blame, waits
 from loomnet.live.machine_budget import budget, contradict
 from loomnet.live.network import LiveNetwork
 from loomnet.live.pace import Pace
 from loomnet.live.plays import LiveTorch, LiveTraffic
-from loomnet.measures.run_data import Fidelity
+from loomnet.measures.run_data import Fidelity, ProcessorWait
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
@@ -78,6 +78,8 @@ class LiveClock:
             self.network.recorder.set_zero(None)
         self.requests = self.network.faces.requests
         self.lateness = LatenessLog(self.live)
+        self.run_queues: RunQueues | None = None  # from the loop's start on
+        self.summed_waits: list[ProcessorWait] = []
         self.pace = Pace(self.live, budget(), self.network.lateness_bound_ps, request.dilation)
         self.late: str | None = None  # why the run was ended early
         self._totals: dict[str, dict[str, int]] = {}
@@ -97,6 +99,7 @@ class LiveClock:
 
     def start(self, plays: Sequence[Play]) -> None:
         self.live.start()
+        self.run_queues = RunQueues(self.live.thread_id)
 
     def check(self) -> None:
         """Between two steps of what a run starts: raises KeyboardInterrupt or WallTimeError."""
@@ -192,6 +195,8 @@ class LiveClock:
         self.network.faces.close()
         self.network.captures.close()  # their threads reach the network through the loop
         self.lateness.close()
+        if self.run_queues is not None:
+            self.summed_waits = self.run_queues.waits()
         self.live.stop()
         totals = self.engine.totals()
         for switch in filter(lambda each: each.in_kernel, self.plan.switches):
@@ -225,12 +230,12 @@ class LiveClock:
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
         notes["event_lateness_p99_ps"] = stages["engine"]["p99_ps"]
-        held = waits(raw)
+        held = self.summed_waits if raw["waits_missing"] else waits(raw)
         if self.pace.most_per_s:
             notes["load"] = self.pace.counted
         if (doubt := self.pace.against_the_budget()) is not None:
             contradict(doubt)
-        notes["waits"] = blame(held, time.monotonic() - self.began) or raw["waits_missing"] or None
+        notes["waits"] = blame(held, time.monotonic() - self.began)
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)

@@ -3,7 +3,9 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from loomnet.faults.timetable import Change, PhaseChange
@@ -52,6 +54,52 @@ class LatenessLog:
                       for stage, figures in self.live.take_window().items()]
 
 
+class RunQueues:
+    """How long the engine's loop and the kernel's softirq threads have waited for a processor, as
+    the kernel sums it for each thread: for machines that do not show events of the scheduler,
+    which say behind which program.
+
+    Args:
+        engine: the loop's thread id.
+    """
+
+    def __init__(self, engine: int) -> None:
+        self._threads = {"engine": [engine], "softirq": _softirq_threads()}
+        self._before = self._now()
+
+    def _now(self) -> dict[str, tuple[int, int]]:
+        return {who: _summed(threads) for who, threads in self._threads.items()}
+
+    def waits(self) -> list[ProcessorWait]:
+        """Since this object was made. `longest_ns` is not known: 0."""
+        found = []
+        for who, (waited, turns) in self._now().items():
+            before_ns, before_turns = self._before[who]
+            if waited > before_ns and turns > before_turns:
+                found.append(ProcessorWait(who, "other", "?", turns - before_turns,
+                                           waited - before_ns, 0))
+        return found
+
+
+def _softirq_threads() -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if path.read_text().startswith("ksoftirqd/"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def _summed(threads: Iterable[int]) -> tuple[int, int]:
+    """Nanoseconds in run queues and turns on a processor, of these threads together."""
+    waited = turns = 0
+    for thread in threads:
+        with contextlib.suppress(OSError, ValueError):
+            _, queued, slices = Path(f"/proc/{thread}/schedstat").read_text().split()
+            waited, turns = waited + int(queued), turns + int(slices)
+    return waited, turns
+
+
 def waits(raw: dict[str, Any]) -> list[ProcessorWait]:
     """Waits of the engine and of the kernel's softirq threads, the longest in total first."""
     return [ProcessorWait(*row) for row in raw["waits"]]
@@ -61,6 +109,7 @@ def blame(found: list[ProcessorWait], lasted_s: float) -> str | None:
     """One line: what held the processor while the engine or the kernel's frames waited for it."""
     if not found or lasted_s <= 0:
         return None
-    texts = [f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} "
-             f"({wait.count} times, longest {wait.longest_ns / 1e6:.2g} ms)" for wait in found[:3]]
+    texts = [f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} ({wait.count} times"
+             + (f", longest {wait.longest_ns / 1e6:.2g} ms)" if wait.longest_ns else ")")
+             for wait in found[:3]]
     return f"waits for a processor in {lasted_s:.0f} s: " + "; ".join(texts)

@@ -104,7 +104,8 @@ class StageLateness:
 class ProcessorWait:
     """Waits of 50 us and more for a processor, by who waited ("engine", "softirq") and by the task
     that ran there last before: `holder` is what that is to the run ("rank", "engine", "softirq",
-    "idle processor", "other"), `name` its name in the kernel. Wall time in nanoseconds."""
+    "idle processor", "other"), `name` its name in the kernel, "?" where the kernel shows no events
+    of its scheduler: then all waits are summed. Wall time in nanoseconds."""
 
     who: str
     holder: str
@@ -115,6 +116,8 @@ class ProcessorWait:
 
     @property
     def behind(self) -> str:
+        if self.name == "?":
+            return "programs that this kernel does not name"
         if self.holder == "idle processor":
             return "nothing (an idle processor that woke)"
         return f"{self.name} ({'a rank' if self.holder == 'rank' else self.holder})"
