@@ -159,9 +159,9 @@ void FlowTraffic::launch(std::size_t index, Picoseconds start) {
 
 // Launches the flows of the next round that begin before `stop`; false if none does.
 bool FlowTraffic::launch_round(Picoseconds begin) {
-  const std::uint64_t stream = hash_key(network_.seed(), static_cast<std::uint64_t>(job_), kJitter);
   const double apart = flows_.size() > 1 ? static_cast<double>(repeat_.apart.count) : 0;
-  RandomStream draws(stream, round_, 0);
+  // By seed and round alone, as the first round's are: the order of the run's jobs changes nothing.
+  RandomStream draws(network_.seed(), round_, kJitter);
   std::vector<std::pair<std::size_t, Picoseconds>> starts;
   starts.reserve(flows_.size());
   for (std::size_t flow = 0; flow < flows_.size(); ++flow) {
