@@ -32,6 +32,7 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
+from loomnet.systems.transport import LIMITED_BY
 from loomnet.running.ring_traffic import connect_steps, ring_settings
 
 FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
@@ -294,6 +295,8 @@ class GraphTraffic(CoreTraffic):
     def notes(self) -> dict[str, float | int | str | None]:
         never = self._graph.never
         found = _jitter_note(self._jitter_ps)
+        if not self._payload:
+            found[f"{LIMITED_BY}compute alone{self._of}"] = "it has nothing to send between ranks"
         if never:
             found[f"never started{self._of}"] = f"{len(never)}: {', '.join(never[:8])}"
         if self._graph.passed:

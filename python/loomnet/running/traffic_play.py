@@ -99,11 +99,17 @@ class TrafficPlay(Play):
             return None
         with self.clock.held():
             self.errors += self._failures()
-        if not (self.errors or self.asked.stop_ps or self.run_counters()["finished"]):
+        if not (self.errors or self.asked.stop_ps or self.of_compute_alone
+                or self.run_counters()["finished"]):
             # Whatever the figures of such a run say, they are of nothing. A job may be stopped
             # before it has sent anything.
             self.errors.append(RunFault(self.now(), "job", NOTHING_SENT))
         return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+
+    @property
+    def of_compute_alone(self) -> bool:
+        """Whether the job's description has nothing to send, as a trace may; a note says so."""
+        return self.traffic is not None and self.traffic.payload_total() == 0
 
     def stop(self) -> None:
         if not self.done and self.traffic is not None:
