@@ -56,7 +56,8 @@ def look():
         "cwd": os.getcwd(), "umask": os.umask(0o22), "nice": os.nice(0),
         "limits": [resource.getrlimit(number) for number in range(16)],
         "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
-        "environment": {k: v for k, v in os.environ.items() if k != "LOOMNET_RUN"},
+        "environment": {k: v for k, v in os.environ.items()
+                        if k not in ("LOOMNET_RUN", "LOOMNET_RANK_PID")},
         "descriptors": sorted(descriptors()), "dies_with_parent": dies_with_parent(),
         "signals": {each.name: str(signal.getsignal(each)).partition(" at ")[0]
                     for each in signal.Signals},

@@ -32,8 +32,8 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
-from loomnet.systems.transport import LIMITED_BY
 from loomnet.running.ring_traffic import connect_steps, ring_settings
+from loomnet.systems.transport import LIMITED_BY
 
 FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
 Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
