@@ -1112,7 +1112,6 @@ class ModelTraffic:
         When the last rank was through so far.
         """
 
-
 class FluidFabric:
     """
     A network whose transfers are flows that share links max-min; made when all its links are there. There are no packets.
@@ -1345,7 +1344,6 @@ class MoeTraffic:
         """
         When it was done.
         """
-
 
 class RankBridge:
     """
@@ -1835,6 +1833,11 @@ class LiveRun:
     def traffic_state(self, traffic: FlowTraffic, since: int) -> tuple[numpy.ndarray, bool]: ...
     @property
     def now_ps(self) -> int: ...
+    @property
+    def thread_id(self) -> int:
+        """
+        Of the loop; 0 before it runs.
+        """
 
 class HostRoutes:
     """
