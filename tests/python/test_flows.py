@@ -114,6 +114,30 @@ def test_a_flow_alone_has_a_slowdown_near_one(tmp_path, transport):
         assert 1 <= slowdown < (1.3 if size != "3 MB" else 1.1), (size, slowdown)
 
 
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+def test_ideals_round_each_frame_as_links_do(tmp_path, transport):
+    """At a rate at which a byte takes no whole number of picoseconds."""
+    for planes, size, most in ((1, "1 B", 1), (4, "836440 B", 1.5)):
+        odd = ln.star(hosts=2, planes=planes, rate="677 Gb/s", delay="11.9 ns", payload="256 B")
+        r = Lab("odd", directory=tmp_path / size[0]).run(
+            odd, ln.Flows(size, pairs=[(0, 1)], transport=transport))
+        (flow,) = r.flow_records
+        assert flow.ideal_ps <= flow.completion_ps <= flow.ideal_ps * most
+
+
+def test_tcps_ideal_takes_the_nearer_plane_each_way(tmp_path):
+    """Data may go by one plane and acknowledgements come back by the other."""
+    unlike = ln.star(hosts=8, planes=2, rate="25 Gb/s", delay="1 us")
+    pairs = [(a, b) for a in range(4) for b in range(4, 8)]
+    for a, b in pairs[::5]:
+        unlike.override(f"h{a}->p0.*", delay="3 us")
+        unlike.override(f"h{b}->p1.*", delay="7 us")
+    r = Lab("unlike", directory=tmp_path / "unlike").run(
+        unlike, ln.Flows("1 B", pairs=pairs, count=64, gap="40 us", transport="tcp"))
+    beyond = {flow.completion_ps - flow.ideal_ps for flow in r.flow_records}
+    assert {0, 2_000_000, 6_000_000, 8_000_000} <= beyond and min(beyond) == 0
+
+
 def test_a_random_permutation_moves_every_rank_and_follows_its_seed():
     hosts = list(range(50))
     first = ln.Permutation("1 kB", shift="random", seed=1).edges(hosts)

@@ -61,24 +61,19 @@ class Frames:
     part: int = 1
     ways: Literal["all", "parts", "one"] = "all"
 
-    def wire(self, length: int) -> int:
-        """Bytes on the wire of a message, or of a part of one, with preambles, gaps and FCS."""
+    def cut(self, length: int) -> list[tuple[int, int]]:
+        """The frames of a message, or of a part of one, in order: bytes, and how many in a row."""
         length += self.stream
-        packets = max(-(-length // self.payload), 1)
-        padded = length // self.payload * self.payload + self._padded(length % self.payload)
-        return padded + packets * (self.header + FRAMING_BYTES) + self.first
-
-    def last(self, length: int) -> int:
-        """Bytes of the last frame of a message, or of a part of one."""
-        length += self.stream
-        alone = length <= self.payload
-        rest = length - (max(-(-length // self.payload), 1) - 1) * self.payload
-        return self._padded(rest) + self.header + self.first * alone
+        before = max(-(-length // self.payload), 1) - 1
+        last = self._padded(length - before * self.payload) + self.header
+        if not before:
+            return [(last + self.first, 1)]
+        return [(self.full + self.first, 1), (self.full, before - 1), (last, 1)]
 
     @property
     def full(self) -> int:
         """Bytes of a full packet's frame."""
-        return self.payload + self.header
+        return self._padded(self.payload) + self.header
 
     def _padded(self, length: int) -> int:
         return length + -length % self.align

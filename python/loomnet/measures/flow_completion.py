@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loomnet.fabrics.link_settings import FRAMING_BYTES, Frames
-from loomnet.measures.lone_ways import LoneWay, LoneWays
+from loomnet.measures.lone_ways import LoneWay, LoneWays, clocking_ps
 from loomnet.measures.run_data import RunData
 from loomnet.plans.model import MESSAGE_BYTES, Plan
 
@@ -39,7 +39,10 @@ class Ideals:
     """Least time from a flow's start to its last acknowledgement, for a transport that sends these
     frames: its last frame leaves the narrowest place of its way when those before have, crosses the
     rest, and its acknowledgement crosses back. Between two ranks of one host the bytes cross the
-    local link."""
+    local link.
+
+    Each frame's time on a link is rounded as the engine rounds it: a sum in exact arithmetic is up
+    to half a picosecond a frame above what a flow takes."""
 
     def __init__(self, plan: Plan, frames: Frames) -> None:
         self._plan, self._frames = plan, frames
@@ -55,11 +58,15 @@ class Ideals:
         if frames.ways == "all":
             return self._spread(ports, size)
         if frames.ways == "one":
-            return min(self._by_one(way, size) for way in ports)
+            # Each end chooses the plane that it sends by, so that acknowledgements may come back in
+            # another plane than that of the data.
+            return (min(self._piecewise(way, self._messages(size)) for way in ports)
+                    + min(self._returned(way) for way in ports))
         longest = 0
         for number, way in enumerate(ports):
             pieces = [self._part(length, number, len(ports)) for length in self._messages(size)]
-            longest = max(longest, self._piecewise(way, pieces))
+            if any(pieces):
+                longest = max(longest, self._piecewise(way, pieces) + self._returned(way))
         return longest
 
     def _messages(self, size: int) -> list[int]:
@@ -73,37 +80,40 @@ class Ideals:
         share = math.ceil(math.ceil(length / count) / unit) * unit
         return max(min(share, length - share * number), 0)
 
-    def _piecewise(self, way: LoneWay, pieces: list[int]) -> int:
-        """By one path: the widest."""
-        frames, sent = self._frames, [piece for piece in pieces if piece]
-        if not sent:
-            return 0
-        # Of all messages but the last all are alike.
-        wire = frames.wire(sent[0]) * (len(sent) - 1) + frames.wire(sent[-1])
-        last = frames.last(sent[-1])
-        return self._took(wire - last - FRAMING_BYTES, way.widest_bps) + self._crossing(way, last)
+    def _cut(self, pieces: list[int]) -> list[tuple[int, int]]:
+        """The frames of messages, or of the parts of them that one plane carries, the last of the
+        last message in the end."""
+        sent = [piece for piece in pieces if piece]
+        # All messages but the last are alike.
+        alike = [(frame, times * (len(sent) - 1)) for frame, times in self._frames.cut(sent[0])]
+        return [*alike, *self._frames.cut(sent[-1])]
 
-    def _by_one(self, way: LoneWay, size: int) -> int:
-        return self._piecewise(way, self._messages(size))
+    def _piecewise(self, way: LoneWay, pieces: list[int]) -> int:
+        """Until the last byte has crossed by one path, the widest."""
+        *before, (last, _) = self._cut(pieces)
+        return (sum(clocking_ps(frame, way.widest_bps) * times for frame, times in before)
+                + way.crossing_ps(last))
+
+    def _returned(self, way: LoneWay) -> int:
+        return way.crossing_ps(self._frames.ack, back=True)
 
     def _spread(self, ways: list[LoneWay], size: int) -> int:
         """By all planes and paths: the first packets leave the narrow places side by side."""
-        frames, messages = self._frames, self._messages(size)
-        wire = frames.wire(messages[0]) * (len(messages) - 1) + frames.wire(messages[-1])
-        last = frames.last(messages[-1])
-        beside = sum(way.abreast for way in ways) - 1
-        ahead = wire - last - FRAMING_BYTES - beside * (frames.full + FRAMING_BYTES)
-        rate = sum(way.rate_bps for way in ways)
-        return (self._took(max(ahead, 0), rate)
+        *before, (last, _) = self._cut(self._messages(size))
+        return (self._abreast(before, sum(way.rate_bps for way in ways),
+                              max(way.fastest_bps for way in ways),
+                              sum(way.abreast for way in ways) - 1)
                 + min(way.crossing_ps(last) for way in ways)
-                + min(way.crossing_ps(frames.ack, back=True) for way in ways))
+                + min(self._returned(way) for way in ways))
 
-    def _crossing(self, way: LoneWay, last: int) -> int:
-        return way.crossing_ps(last) + way.crossing_ps(self._frames.ack, back=True)
-
-    @staticmethod
-    def _took(count: int, rate_bps: int) -> int:
-        return count * 8 * 10**12 // rate_bps
+    def _abreast(self, cut: list[tuple[int, int]], rate_bps: int, fastest_bps: int,
+                 beside: int) -> int:
+        """Least time in which links that have this rate together clock out these frames, all but so
+        many full ones. Each frame may take half a picosecond less than exactly."""
+        wire = sum((frame + FRAMING_BYTES) * times for frame, times in cut)
+        wire -= beside * (self._frames.full + FRAMING_BYTES)
+        rounded = fastest_bps * sum(times for _, times in cut) // 2 + 1
+        return max(wire * 8 * 10**12 - rounded, 0) // rate_bps
 
     def _local(self, host: int, size: int) -> int:
         ends = self._plan.hosts[host]
@@ -118,10 +128,11 @@ class Ideals:
         time of the run."""
         plan, frames, messages = self._plan, self._frames, self._messages(size)
         ports = [plan.links[link].forward for link in plan.hosts[source].ports]
-        wire = frames.wire(messages[0]) * (len(messages) - 1) + frames.wire(messages[-1])
         # The last packet is what is left over, of the message or of its part for a port.
-        last = min(frames.last(messages[-1]), frames.last(-(-messages[-1] // len(ports))))
-        ahead = max(0, wire - len(ports) * (frames.full + FRAMING_BYTES))
+        last = min(frames.cut(length)[-1][0]
+                   for length in (messages[-1], -(-messages[-1] // len(ports))))
+        rates = [port.rate_bps for port in ports]
+        ahead = self._abreast(self._cut(messages), sum(rates), max(rates), len(ports))
         times = [[self._light(a, b, count) for a, b, count in
                   ((here, there, last), (there, here, frames.ack))]
                  for here, there in self._circuits(source, destination)]
@@ -129,8 +140,7 @@ class Ideals:
             ways = [self._ways.of(source, destination, plane) for plane in range(plan.planes)]
             times += [[way.crossing_ps(last), way.crossing_ps(frames.ack, back=True)]
                       for way in ways]
-        return (self._took(ahead, sum(port.rate_bps for port in ports))
-                + sum(min(way) for way in zip(*times, strict=True)))
+        return ahead + sum(min(way) for way in zip(*times, strict=True))
 
     def _circuits(self, source: int, destination: int) -> list[tuple[int, int]]:
         """Links of the two hosts that a panel may join at some time of the run."""
@@ -144,8 +154,7 @@ class Ideals:
         (sent, _), (_, glass) = (
             (link.backward, link.forward) if link.forward.glass else (link.forward, link.backward)
             for link in links)
-        return (sent.delay_ps + (frame + FRAMING_BYTES) * 8 * 10**12 // sent.rate_bps
-                + glass.delay_ps)
+        return sent.delay_ps + clocking_ps(frame, sent.rate_bps) + glass.delay_ps
 
 
 def records(plan: Plan, data: RunData) -> list[FlowRecord]:

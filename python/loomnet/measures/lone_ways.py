@@ -10,14 +10,21 @@ from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.plans.model import HalfLinkPlan, Plan
 
 
+def clocking_ps(frame: int, rate_bps: int) -> int:
+    """Time in which a link clocks out one frame of so many bytes: to the nearest picosecond, as the
+    engine counts it."""
+    return ((frame + FRAMING_BYTES) * 8 * 10**12 + rate_bps // 2) // rate_bps
+
+
 @dataclass
 class LoneWay:
     """All shortest ways between two hosts in one plane. `rate_bps`: what they carry together, at
-    most; `abreast`: of how many links the narrowest place is; `widest_bps`: what one of them
-    carries, at most."""
+    most; `abreast`, `fastest_bps`: how many links the narrowest place has, and the rate of its
+    fastest; `widest_bps`: what one of the ways carries, at most."""
 
     rate_bps: int
     abreast: int
+    fastest_bps: int
     widest_bps: int
     # Of links one behind another: (delay, rate) of each that a frame may take, there and back.
     _there: list[set[tuple[int, int]]]
@@ -27,9 +34,8 @@ class LoneWay:
     def crossing_ps(self, frame: int, *, back: bool = False) -> int:
         """Least time of a frame of so many bytes on the empty fabric."""
         if (frame, back) not in self._known:
-            bits = (frame + FRAMING_BYTES) * 8 * 10**12
             self._known[frame, back] = sum(
-                min(delay + bits // rate for delay, rate in links)
+                min(delay + clocking_ps(frame, rate) for delay, rate in links)
                 for links in (self._back if back else self._there))
         return self._known[frame, back]
 
@@ -56,12 +62,13 @@ class LoneWays:
     def _way(self, levels: Sequence[list[tuple[int, int]]]) -> LoneWay:
         """From levels of directions of links; each stands for so many like it."""
         half = self._plan.half
-        narrowest = min((sum(half(number).rate_bps * times for number, times in level),
-                         sum(times for _, times in level)) for level in levels)
-        widest = min(max(half(number).rate_bps for number, _ in level) for level in levels)
+        places = [(sum(half(number).rate_bps * times for number, times in level),
+                   sum(times for _, times in level),
+                   max(half(number).rate_bps for number, _ in level)) for level in levels]
+        widest = min(fastest for _, _, fastest in places)
         there, back = ([{self._link(number ^ turned) for number, _ in level} for level in levels]
                        for turned in (0, 1))
-        return LoneWay(*narrowest, widest, there, back)
+        return LoneWay(*min(places), widest, there, back)
 
     def _link(self, half: int) -> tuple[int, int]:
         spec: HalfLinkPlan = self._plan.half(half)
