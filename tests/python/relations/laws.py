@@ -172,7 +172,7 @@ def lone_flow_has_its_ideal(trial: Trial) -> Found:
     limit = _LONE[transport] * (made.planes if transport == "tcp" else 1)
     if flow.completion_ps >= flow.ideal_ps and slowdown <= limit:
         return []
-    return [f"slowdown {slowdown:.4f} of {size:,} B: {flow.completion_ps} ps, ideal {flow.ideal_ps}"]
+    return [f"slowdown {slowdown:.4f} of {size:,} B: {flow}"]
 
 
 _LONE = {"mrc": 1.4, "roce": 1.4, "tcp": 1.6}  # TCP opens its window from ten packets

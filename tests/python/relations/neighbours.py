@@ -10,13 +10,9 @@ import loomnet as ln
 from . import fabrics, jobs
 from .drafts import Draft, a_rate, a_time, draft
 from .facts import differences, facts
-from .relation import Excepted, Found, Trial, Unfit, relation
+from .link_draws import but_for_draws
+from .relation import Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Outcome, Wants
-
-
-def cut(outcome: Outcome) -> bool:
-    """Whether a queue cut packets."""
-    return any(row.get("trimmed") for row in outcome.result.data.totals.values())
 
 
 def _own(outcome: Outcome, name: str) -> dict[tuple[str, ...], Any]:
@@ -125,8 +121,8 @@ def _hosts(trial: Trial) -> list[str]:
 # --- idle nodes -----------------------------------------------------------------------------------
 @relation(Wants(fabrics=fabrics.ONE_PATH, faults=HARMLESS, globs=False))
 def idle_host(trial: Trial) -> Found:
-    """A host that no job has changes nothing where two hosts have one way, but for which packet a
-    full queue cuts: that is drawn by the link's number, which a host more moves."""
+    """A host that no job has changes nothing where two hosts have one way, but for what links draw
+    at random: that is drawn by the link's number, which a host more moves."""
     made = fabrics.build(trial.world.fabric)
     near = made.links_of("h0")[0]
     hub = near.b if near.a == "h0" else near.a
@@ -134,30 +130,26 @@ def idle_host(trial: Trial) -> Found:
             draft("add_link", "idle", hub, rate=near.forward.rate, delay=near.forward.delay))
     if made.planes > 1:
         raise Unfit("a host has a port in each plane")
-    fabric = _before_overrides(trial.world.fabric, idle)
-    lines = differences(trial.facts, facts(trial.run(trial.world.but(fabric=fabric))),
-                        lambda path: "idle" in path[1])
-    if lines and cut(trial.base):
-        raise Excepted("which packet a full queue cuts is drawn by the link's number")
-    return lines
+    return but_for_draws(trial, lambda fabric: _before_overrides(fabric, idle),
+                         lambda path: "idle" in path[1])
 
 
 @relation(Wants(kinds=jobs.ALL))
 def idle_switch(trial: Trial) -> Found:
     """A switch at the end of a link, with no host, changes nothing, but for the buffer of the
-    switch beside it, which is larger by a port."""
+    switch beside it, which is larger by a port, and for what links draw at random."""
     made = fabrics.build(trial.world.fabric)
     near = trial.draw.choice(list(made.switches.values()))
     idle = (draft("add_switch", "idle", plane=near.plane),
             draft("add_link", near.name, "idle", rate=a_rate(trial.draw),
                   delay=a_time(trial.draw, 1e3, 1e7)))
-    fabric = _before_overrides(trial.world.fabric, idle)
-    lines = differences(trial.facts, facts(trial.run(trial.world.but(fabric=fabric))),
-                        lambda path: "idle" in path[1])
-    paused = any(row.get("pfc_pauses") for row in trial.base.result.data.totals.values())
-    if lines and (paused or trial.base.drops()):
-        raise Excepted("a switch with a port more has a larger buffer")
-    return lines
+
+    def larger(outcome: Outcome) -> str:
+        paused = any(row.get("pfc_pauses") for row in outcome.result.data.totals.values())
+        return "a switch with a port more has a larger buffer" if paused or outcome.drops() else ""
+
+    return but_for_draws(trial, lambda fabric: _before_overrides(fabric, idle),
+                         lambda path: "idle" in path[1], larger)
 
 
 def _before_overrides(calls: fabrics.Calls, added: tuple[Draft, ...]) -> fabrics.Calls:

@@ -11,8 +11,8 @@ import loomnet as ln
 from . import fabrics, jobs
 from .drafts import Draft, Written, a_size, a_time
 from .facts import differences, facts, not_above, within
-from .neighbours import cut
-from .relation import Excepted, Found, Trial, Unfit, relation
+from .link_draws import but_for_draws
+from .relation import Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Wants
 
 BUILT = ("star", "rails", "dumbbell", "two_tier", "three_tier", "fat_tree")
@@ -31,12 +31,8 @@ def built_by_hand(trial: Trial) -> Found:
 @relation(Wants(kinds=jobs.ALL, fabrics=BUILT, faults=(*HARMLESS, "down", "kill")))
 def built_from_a_graph(trial: Trial) -> Found:
     """A builder's fabric through networkx is the same fabric, but for the numbers of its links: a
-    graph lists them node by node, and which packet a full queue cuts is drawn by a link's
-    number."""
-    lines = _unlike(trial, fabrics.through_networkx(trial.world.fabric))
-    if lines and cut(trial.base):
-        raise Excepted("which packet a full queue cuts is drawn by the link's number")
-    return lines
+    graph lists them node by node, and what links draw at random is drawn by a link's number."""
+    return but_for_draws(trial, fabrics.through_networkx)
 
 
 @relation(Wants(kinds=("Permutation",), more=0))
