@@ -148,6 +148,20 @@ def test_a_dead_uplink_where_none_is_to_spare(tmp_path, turns, least, most):
     assert least <= whole / less <= most
 
 
+def test_a_switch_that_leads_nowhere_takes_no_turns_from_its_plane(tmp_path):
+    """Its link is no uplink of the leaf, which would have little to spare by it alone."""
+    def took(idle):
+        fabric = ln.star(hosts=4, planes=4, **link("2.2 Gb/s"))
+        for name in idle:
+            fabric.add_switch(name, plane=1)
+        for a, b in zip(("p1.leaf0", *idle), idle, strict=False):
+            fabric.add_link(a, b, rate="2.2 Gb/s", delay="1 us")
+        r = run(tmp_path, 1, fabric, ln.Flows(["400 kB"], pairs=((0, 1),), count=1))
+        return r.flow_records[0].completion_ps
+
+    assert took(()) == took(("idle",)) == took(("idle", "behind"))
+
+
 def test_a_dead_uplink_where_one_is_to_spare_costs_nothing(tmp_path):
     fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2,
                               uplink_rate="200 Gb/s", **link("100 Gb/s"))

@@ -341,8 +341,23 @@ class Engine:
             return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
         rates = {False: 0, True: 0}
         for _, link, far in topology.neighbours(leaf):
-            rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
+            if self._reaches_a_host(far, leaf):
+                rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
         return rates[False] / rates[True] if rates[False] and rates[True] else 1.0
+
+    def _reaches_a_host(self, node: int, leaf: int) -> bool:
+        """Whether a host can be reached from a neighbour of a leaf, not through the leaf: a switch
+        that leads nowhere is no uplink."""
+        topology, seen, todo = self.plan.topology, {leaf, node}, [node]
+        while todo:
+            at = todo.pop()
+            if topology.is_host(at):
+                return True
+            for _, _, far in topology.neighbours(at):
+                if far not in seen:
+                    seen.add(far)
+                    todo.append(far)
+        return False
 
     def connect_mesh(self, asked: JobRequest) -> dict[tuple[int, int], int]:
         """Queue pairs between all ranks of a job; (rank, peer) -> number at rank."""
