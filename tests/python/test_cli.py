@@ -308,7 +308,8 @@ def test_version_and_import_load_nothing_heavy():
 
 
 def test_a_whole_run_starts_no_library_it_does_not_need(here):
-    heavy = {"torch", "networkx", "matplotlib", "polars", "pyarrow", "dask", "distributed"}
+    heavy = {"torch", "networkx", "highspy", "matplotlib", "polars", "pyarrow", "dask",
+             "distributed"}
     tail = f"; import sys; print(sorted({heavy} & set(sys.modules)))"
     for words in (["list", "demo.py"], ["run", "demo.py"]):
         code = f"from loomnet.cli import main; assert main({words}) < 2{tail}"

@@ -1,9 +1,12 @@
 """Expected capacity against closed forms, by volumes over links, and against what holds for every
 fabric, job and fault: it lies within 0 and 1, and one more fault never raises it."""
 
+import itertools
+import math
 import random
 from dataclasses import replace
 
+import highspy
 import numpy
 import pytest
 
@@ -186,6 +189,74 @@ def test_a_program_is_solved_whatever_is_taken_together():
         for each in found:
             assert (matrix @ each.variables <= limits + 1e-9).all()
             assert each.variables.sum() == pytest.approx(each.value, abs=1e-9)
+
+
+def best_corner(matrix, limits, objective):
+    """Of the points at which as many constraints meet as there are variables, those within all."""
+    rows, columns = matrix.shape
+    walls = numpy.vstack([matrix, -numpy.eye(columns)])
+    ends = numpy.r_[limits, numpy.zeros(columns)]
+    best = -math.inf
+    for chosen in itertools.combinations(range(rows + columns), columns):
+        meeting = walls[list(chosen)]
+        if abs(numpy.linalg.det(meeting)) > 1e-9:
+            point = numpy.linalg.solve(meeting, ends[list(chosen)])
+            if (walls @ point <= ends + 1e-9).all():
+                best = max(best, float(objective @ point))
+    return best
+
+
+def test_an_optimum_is_the_best_corner():
+    """Also where a limit below 0 keeps a variable up."""
+    draw = numpy.random.default_rng(6)
+    for number in range(60):
+        rows, columns = draw.integers(2, 6), draw.integers(2, 5)
+        matrix = draw.choice([-1.0, 0, 0, 1, 1, 2], (rows, columns))
+        limits = draw.integers(0, 4, rows).astype(float)
+        matrix[0], limits[0] = 1, 3  # bounded
+        if number % 2:
+            matrix[1], limits[1] = 0, -0.5
+            matrix[1, 0] = -1  # the first variable is 1/2 at least
+        objective = draw.integers(0, 3, columns).astype(float)
+        expected = best_corner(matrix, limits, objective)
+        if expected == -math.inf:  # no point is within all
+            continue
+        at = numpy.nonzero(matrix)
+        program = Program(*at, matrix[at], limits, numpy.zeros(rows), int(columns))
+        assert maximize(program, objective).value == pytest.approx(expected, abs=1e-9), number
+
+
+def test_hosts_of_which_no_two_are_alike_have_an_expected_capacity():
+    """Of 60 hosts on a switch, 3,540 edges; each host sends and receives 59."""
+    fabric = ln.Fabric("unlike")
+    switch = fabric.add_switch("p0.s0")
+    for number in range(60):
+        fabric.add_link(fabric.add_host(), switch, rate=f"{100 + number} Gb/s", delay="1 us")
+    job = ln.AllToAll("1 MB")
+    assert edge_rates(make_plan(fabric), job.edges(list(range(60))))[0] == pytest.approx(100e9 / 59)
+    for share, left in ((0.5, 159 / 200), (0.8, 1)):
+        fault = ln.degrade("h59--p0.s0", share, at="1 s", phase="x")
+        assert capacity(fabric, job, fault) == pytest.approx(left)
+
+
+def test_the_solver_says_nothing_and_takes_the_threads_that_a_scenario_gave_it(capfd):
+    """All of HiGHS in a process has one number of threads, and refuses another one."""
+    fabric, job = two_tier(spines=2), ln.AllToAll("1 MB")
+    fault = ln.kill("p0.spine0", at="1 s", phase="x")
+    assert capacity(fabric, job, fault) == 0.5
+    assert capfd.readouterr() == ("", "")
+    highspy.Highs.resetGlobalScheduler(True)
+    try:
+        theirs = highspy.Highs()
+        theirs.silent()
+        theirs.setOptionValue("threads", 2)
+        theirs.maximize(theirs.addVariable(ub=3))
+        assert theirs.getObjectiveValue() == 3
+        capfd.readouterr()
+        assert capacity(fabric, job, fault) == 0.5
+        assert capfd.readouterr() == ("", "")
+    finally:
+        highspy.Highs.resetGlobalScheduler(True)
 
 
 # --- against what is measured ---------------------------------------------------------------------

@@ -8,20 +8,25 @@ while its switches keep their routes."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy
 
-from loomnet.faults.linear_program import Optimum, Program, TooLarge, maximize
 from loomnet.faults.timetable import LinkState
 from loomnet.jobs.edges import Edge
 from loomnet.plans.model import Plan
 
+if TYPE_CHECKING:
+    from loomnet.faults.linear_program import Optimum
+
+Numbers = numpy.ndarray
+
 _DIGITS = 9  # that the linear programs are exact to
 _FLOOR = 1 - 1e-11  # of a rate that was found, so that rounding leaves room for it
+_PRICE = 1e-9  # smaller ones are within the solver's tolerance; those of all edges sum to 1
 _MOST_LEVELS = 8  # a regular fabric has two or three
-_OWN, _OTHER, _LINK, _NODE, _WHOLE = range(5)  # what a constraint is of
+_OWN, _OTHER, _LINK, _NODE = range(4)  # what a constraint is of
 NO_STATES: Mapping[int, LinkState] = {}
 
 
@@ -33,7 +38,7 @@ def edge_rates(
 ) -> list[float]:
     """Bits per second of each edge where all send at once: max-min fair shares, of edges and not of
     paths, each divided over its planes and shortest ways as suits all. An edge from a host to
-    itself has a share of the host's local link and loads no other. Raises TooLarge."""
+    itself has a share of the host's local link and loads no other. Raises Unsolved."""
     traffic = _Traffic(plan, edges, (), states, dead)
     rate_of = dict(zip(traffic.pairs, traffic.levels(), strict=True))
     return [rate_of[edge, True] for edge in edges]
@@ -53,7 +58,7 @@ def expected_capacity(
     for its rate. `mean`: of independent flows, what fits of the rates that they have in the healthy
     fabric. `others`: edges of the run's other jobs, taken to send all the time. NaN without edges,
     where a panel's circuits, which change as the run goes on, decide what a path is, and where the
-    traffic of a large fabric has too many parts of which no two are alike.
+    solver of linear programs does not vouch for its result.
 
     A mean is over the edges between hosts: what local links carry, which is far more and which no
     fault touches, would hide what those lose."""
@@ -65,12 +70,15 @@ def expected_capacity(
             return 1.0
     healthy = _Traffic(plan, edges, others, NO_STATES, frozenset())
     damaged = _Traffic(plan, edges, others, states, dead)
+    # Here, since most runs have no faults and no use for its solver.
+    from loomnet.faults.linear_program import Unsolved
+
     try:
         if of == "slowest":
             share = damaged.slowest() / healthy.slowest()
         else:
             share = damaged.carried(healthy.levels())
-    except TooLarge:
+    except Unsolved:
         return float("nan")
     return round(min(max(share, 0.0), 1.0), _DIGITS)
 
@@ -143,10 +151,10 @@ class _Traffic:
         counted = Counter([(edge, True) for edge in own] + [(edge, False) for edge in others])
         self.pairs = list(counted)
         self._times = numpy.array(list(counted.values()), dtype=float)
-        self._is_own = numpy.array([mine for _, mine in self.pairs])
-        self._rows: list[int] = []
-        self._columns: list[int] = []
-        self._values: list[float] = []
+        self._is_own = numpy.array([mine for _, mine in self.pairs], dtype=bool)
+        self._rows: list[Numbers] = []  # entries of the program, a block after the other
+        self._columns: list[Numbers] = []
+        self._values: list[Numbers] = []
         self._variables = 0
         self._limits: list[float] = [0.0] * len(self.pairs)  # a row for each edge comes first
         self._marks = [_OWN if mine else _OTHER for _, mine in self.pairs]
@@ -159,28 +167,40 @@ class _Traffic:
     # --- the program ------------------------------------------------------------------------------
     def _spread(self) -> None:
         plan = self._plan
-        towards: dict[tuple[int, int], dict[int, int]] = {}  # plane and leaf: row of each switch
-        for number, ((source, destination), _) in enumerate(self.pairs):
-            if source == destination:
-                rate = plan.hosts[source].local_rate_bps
-                self._variable([(number, -1.0), (self._capacity(-1 - source, rate), 1.0)])
-                continue
-            if not plan.joined(source, destination):
-                continue
-            for plane in range(plan.planes):
-                up = self._leaving(source, self._neighbours(source)[plane][0])
-                down = self._leaving(destination, self._neighbours(destination)[plane][0]) ^ 1
-                first, last = (plan.topology.leaf_of(host, plane).node
-                               for host in (source, destination))
-                if not (self._alive(up) and self._alive(down)):
-                    continue
-                entries = [(number, -1.0), (self._half(up), 1.0), (self._half(down), 1.0)]
-                if first != last:
-                    row_of = towards.setdefault((plane, last), {})
-                    entries.append((self._reach(row_of, first, last), 1.0))
-                self._variable(entries)
+        ends = numpy.array([edge for edge, _ in self.pairs])
+        within = ends[:, 0] == ends[:, 1]
+        local = [self._capacity(-1 - host, plan.hosts[host].local_rate_bps)
+                 for host in ends[within, 0].tolist()]
+        self._add([numpy.flatnonzero(within), numpy.array(local, dtype=int)], [-1.0, 1.0])
+        hosts, place = numpy.unique(ends, return_inverse=True)
+        joined = numpy.array([plan.topology.in_planes(host) for host in hosts.tolist()])
+        source, destination = place.reshape(ends.shape).T
+        across = ~within & joined[source] & joined[destination]
+        for plane in range(plan.planes):
+            # Of each host: the rows of its two directions in this plane, and its leaf.
+            up, down, leaf = numpy.full((3, len(hosts)), -1)
+            for at in numpy.flatnonzero(joined).tolist():
+                link, leaf[at] = self._neighbours(int(hosts[at]))[plane]
+                half = self._leaving(int(hosts[at]), link)
+                up[at], down[at] = self._half(half), self._half(half ^ 1)
+            number = numpy.flatnonzero(across & (up[source] >= 0) & (down[destination] >= 0))
+            first, last = leaf[source[number]], leaf[destination[number]]
+            self._add([number, up[source[number]], down[destination[number]],
+                       self._between(first, last)], [-1.0, 1.0, 1.0, 1.0])
 
-    def _reach(self, row_of: dict[int, int], first: int, last: int) -> int:
+    def _between(self, first: Numbers, last: Numbers) -> Numbers:
+        """The row of what comes to each leaf `first` for the leaf `last`; -1 where it is there."""
+        pairs, which = numpy.unique(numpy.stack([first, last], axis=1), axis=0, return_inverse=True)
+        towards: dict[int, dict[int, int]] = {}  # leaf: row of each switch
+        hops: list[tuple[int, int, int]] = []  # rows of a switch, of a link from it, of its far end
+        rows = [self._reach(towards.setdefault(there, {}), hops, here, there)
+                if here != there else -1 for here, there in pairs.tolist()]
+        if hops:
+            self._add(numpy.array(hops).T, [-1.0, 1.0, 1.0])
+        return numpy.array(rows, dtype=int)[which.reshape(-1)]
+
+    def _reach(self, row_of: dict[int, int], hops: list[tuple[int, int, int]], first: int, last: int
+               ) -> int:
         """The row by which all that comes to the switch `first` leaves it towards the leaf `last`,
         on shortest ways of the healthy fabric."""
         todo = [] if first in row_of else [first]
@@ -190,16 +210,13 @@ class _Traffic:
             node = todo.pop()
             for port in self._plan.routes.ports_towards(node, last):
                 link, far = self._neighbours(node)[port]
-                half = self._leaving(node, link)
-                if not self._alive(half):
+                half = self._half(self._leaving(node, link))
+                if half < 0:
                     continue
-                entries = [(row_of[node], -1.0), (self._half(half), 1.0)]
-                if far != last:
-                    if far not in row_of:
-                        row_of[far] = self._row(0.0, _NODE)
-                        todo.append(far)
-                    entries.append((row_of[far], 1.0))
-                self._variable(entries)
+                if far != last and far not in row_of:
+                    row_of[far] = self._row(0.0, _NODE)
+                    todo.append(far)
+                hops.append((row_of[node], half, row_of[far] if far != last else -1))
         return row_of[first]
 
     def _neighbours(self, node: int) -> dict[int, tuple[int, int]]:
@@ -223,6 +240,11 @@ class _Traffic:
         return not self._dead & {spec.source, spec.target}
 
     def _half(self, half: int) -> int:
+        """The row of what one direction of a link carries; -1 where it is down."""
+        if half in self._link_row:
+            return self._link_row[half]
+        if not self._alive(half):
+            return -1
         return self._capacity(half, left_of(self._plan, half, self._states, self._dead))
 
     def _capacity(self, link: int, rate_bps: float) -> int:
@@ -235,56 +257,46 @@ class _Traffic:
         self._marks.append(mark)
         return len(self._limits) - 1
 
-    def _variable(self, entries: Iterable[tuple[int, float]]) -> None:
-        for row, value in entries:
-            self._rows.append(row)
-            self._columns.append(self._variables)
-            self._values.append(value)
-        self._variables += 1
+    def _add(self, rows: Sequence[Numbers] | Numbers, values: Sequence[float]) -> None:
+        """Variables, each with these values in its row of each array; row -1 is none."""
+        block = numpy.array(rows)
+        entry, at = numpy.nonzero(block >= 0)
+        self._rows.append(block[entry, at])
+        self._columns.append(self._variables + at)
+        self._values.append(numpy.array(values)[entry])
+        self._variables += block.shape[1]
 
     # --- optima -----------------------------------------------------------------------------------
-    def _maximize(self, rates: numpy.ndarray, limits: numpy.ndarray, floors: numpy.ndarray,
-                  *, sum_of: bool = False) -> Optimum:
-        """The largest common rate of the edges in the mask `rates`, or the sum of what they carry,
-        where each carries `floors` at least and, of a sum, `limits` at most."""
-        edges, first = len(self.pairs), self._variables
-        common, whole = first, first + 1
-        each = numpy.arange(edges)
-        rows, columns = list(self._rows), list(self._columns)
-        values, bounds, marks = list(self._values), list(self._limits), list(self._marks)
+    def _maximize(self, rates: Numbers, floors: Numbers, limits: Numbers | None = None) -> Optimum:
+        """The largest rate that all edges of the mask `rates` can have beyond their `floors`, where
+        every edge of the run has its floor; with `limits`, the largest sum of what each of those
+        edges has beyond its floor, up to its limit."""
+        from loomnet.faults.linear_program import Program, maximize
 
-        def add(to_rows: numpy.ndarray, column: int, with_values: numpy.ndarray) -> None:
-            rows.extend(to_rows.tolist())
-            columns.extend([column] * len(to_rows))
-            values.extend(with_values.tolist())
-
-        # Floors are reached where the variable `whole` is 1, which it is in the first optimum.
-        kept = floors > 0
-        add(each[kept], whole, (floors * self._times)[kept])
-        add(numpy.array([len(bounds)]), whole, numpy.ones(1))
-        bounds.append(1.0)
-        marks.append(_WHOLE)
-        target = numpy.zeros(first + 2)
-        if sum_of:
-            # A variable for each edge whose sum counts: what it carries, up to its limit.
-            counted = each[rates]
-            target = numpy.zeros(first + 2 + len(counted))
-            for at, edge in enumerate(counted.tolist()):
-                add(numpy.array([edge, len(bounds)]), first + 2 + at, numpy.ones(2))
-                bounds.append(float(limits[edge] * self._times[edge]))
-                marks.append(_OWN)
-                target[first + 2 + at] = 1
-            add(numpy.array([len(bounds)]), common, numpy.ones(1))  # not used: 0 in any optimum
-            bounds.append(0.0)
-            marks.append(_WHOLE)
+        counted = numpy.flatnonzero(rates)
+        variables = self._variables
+        bounds = numpy.array(self._limits)
+        marks = numpy.array(self._marks)
+        bounds[:len(self.pairs)] = -floors * self._times
+        rows, columns, values = [*self._rows, counted], list(self._columns), list(self._values)
+        if limits is None:
+            columns.append(numpy.full(len(counted), variables))
+            values.append(self._times[counted])
+            variables += 1
         else:
-            add(each[rates], common, self._times[rates])
-            target[common] = 1
-        begin = numpy.zeros(len(target))
-        begin[whole] = 1
-        program = Program(numpy.array(rows), numpy.array(columns), numpy.array(values),
-                          numpy.array(bounds), numpy.array(marks), len(target))
-        return maximize(program, begin, target)
+            # A variable for each such edge, and a row that is its limit.
+            own = variables + numpy.arange(len(counted))
+            rows.append(len(bounds) + numpy.arange(len(counted)))
+            columns += [own, own]
+            values += [numpy.ones(len(counted))] * 2
+            bounds = numpy.r_[bounds, (limits * self._times)[counted]]
+            marks = numpy.r_[marks, numpy.full(len(counted), _OWN)]
+            variables += len(counted)
+        target = numpy.zeros(variables)
+        target[self._variables:] = 1
+        program = Program(numpy.concatenate(rows), numpy.concatenate(columns),
+                          numpy.concatenate(values), bounds, marks, variables)
+        return maximize(program, target)
 
     def slowest(self) -> float:
         """The rate of the job's slowest edge, all edges of the run sending."""
@@ -299,10 +311,9 @@ class _Traffic:
         edges = len(self.pairs)
         found = numpy.zeros(edges)
         grows = numpy.ones(edges, dtype=bool)
-        none = numpy.zeros(edges)
         while grows.any() and (until_own or len(set(found.tolist())) <= _MOST_LEVELS):
-            best = self._maximize(grows, none, numpy.where(grows, 0.0, found * _FLOOR))
-            held = grows & (best.prices[:edges] > 1e-9 / edges)
+            best = self._maximize(grows, numpy.where(grows, 0.0, found * _FLOOR))
+            held = grows & (best.prices[:edges] > _PRICE)
             found[grows] = best.value
             if not held.any():
                 break
@@ -318,5 +329,5 @@ class _Traffic:
         floors = numpy.zeros(len(own))
         if not own.all():
             floors = numpy.where(own, 0.0, numpy.array(self.levels()) / self._unit * _FLOOR)
-        best = self._maximize(own, limits, floors, sum_of=True)
+        best = self._maximize(own, floors, limits)
         return best.value / float((limits * self._times)[own].sum())

@@ -28,7 +28,7 @@ REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.jso
 OBSERVED, POOLS, CIRCUITS = "observed.csv", "pools.csv", "circuits.jsonl"
 GATES = "gates"  # a folder
 FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED, POOLS, CIRCUITS)
-_PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
+_PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "highspy", "matplotlib")
 
 
 def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Folder:

@@ -34,7 +34,7 @@ from loomnet.results.sides import check_report
 SWEEP_VERSION = 2
 DONE, FAILED = "done", "failed"
 MOST_REMARKS = 5
-_FIGURES_FROM = ("numpy", "networkx", "torch")
+_FIGURES_FROM = ("numpy", "networkx", "highspy", "torch")
 _HALF = re.compile(r"\.[0-9a-f]{24}\.json\.[0-9]+")  # as write_atomically names a point's
 MOST_POINTS = 100_000  # each is listed, and a file of its own
 
