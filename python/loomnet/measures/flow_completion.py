@@ -20,7 +20,8 @@ class FlowRecord:
     """One flow: host numbers, payload bytes, times of the job (picoseconds). It ends twice: at
     `arrived_ps` its last byte is in place at the destination, at `end_ps` its sender has the last
     acknowledgement; None: never, or not known (arrivals of the kernel's TCP). `ideal_ps`: no flow
-    of this size between these hosts can be acknowledged sooner, alone in the fabric."""
+    of this size between these hosts can be acknowledged sooner, alone in the fabric without faults.
+    (After a fault a flow may go by more links that are faster.)"""
 
     source: int
     destination: int

@@ -11,7 +11,7 @@ import loomnet as ln
 from . import fabrics, jobs
 from .drafts import Draft, Written, a_size, a_time
 from .facts import differences, facts, not_above, within
-from .link_draws import but_for_draws
+from .link_draws import at_the_end, but_for_draws
 from .relation import Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Wants
 
@@ -32,7 +32,7 @@ def built_by_hand(trial: Trial) -> Found:
 def built_from_a_graph(trial: Trial) -> Found:
     """A builder's fabric through networkx is the same fabric, but for the numbers of its links: a
     graph lists them node by node, and what links draw at random is drawn by a link's number."""
-    return but_for_draws(trial, fabrics.through_networkx)
+    return but_for_draws(trial, fabrics.through_networkx, excuse=at_the_end)
 
 
 @relation(Wants(kinds=("Permutation",), more=0))
