@@ -99,9 +99,8 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   // Nor may a rank's time run backwards: intervals would end before they begin.
   const Picoseconds at = latest_mark_ = std::max(when(mark.at_ns), latest_mark_);
   if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
-  const bool late = wall_ns != 0;
   if (kind == rank::MarkKind::work_begin) {
-    late ? meter_.begin_late(at) : meter_.begin(at);
+    meter_.begin(at);
     // From here on a job's time may count, so the virtual clock stops for a look before any of it passes.
     if (first_work_ == kNever) {
       first_work_ = at;
@@ -113,11 +112,11 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   } else if (kind == rank::MarkKind::work_end) {
     Picoseconds began = when(static_cast<std::int64_t>(mark.a));
     if (const auto known = began_.find(mark.value); known != began_.end()) {
-      if (wall_ns == 0) began = known->second.at;
+      began = known->second.at;
       began_.erase(known);
     }
     const std::uint64_t bytes = mark.status == 0 ? mark.b : 0;
-    late ? meter_.end_late(std::min(began, at), at, bytes) : meter_.end(std::min(began, at), at, bytes);
+    meter_.end(std::min(began, at), at, bytes);
     ++(mark.status == 0 ? finished_ : failed_);
     cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {

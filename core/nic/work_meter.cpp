@@ -2,62 +2,61 @@
 #include "nic/work_meter.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace loomnet {
 
-void WorkMeter::begin(Picoseconds now) {
-  if (open_++ > 0) return;
-  if (!busy_.empty() && now < busy_.back().end) {
-    opened_ = busy_.back().begin;
-    busy_.pop_back();
-    return;
-  }
-  opened_ = last_ = now;
-}
-
-void WorkMeter::end(Picoseconds began, Picoseconds now, std::uint64_t bytes) {
-  if (open_ == 0) return;
-  work_.push_back({began, now, bytes});
-  last_end_ = std::max(last_end_, now);
-  if (--open_ == 0) {
-    silence(now);
-    busy_.push_back({opened_, now});
+void WorkMeter::begin(Picoseconds at) {
+  auto place = open_.end();  // most begins are told in the order of time
+  while (place != open_.begin() && at < std::prev(place)->at) --place;
+  if (place != open_.begin() && std::prev(place)->at == at) {
+    ++std::prev(place)->works;
+  } else {
+    open_.insert(place, {at, 1});
   }
 }
 
-// What was closed since `at` is open again, as one interval.
-void WorkMeter::begin_late(Picoseconds at) {
-  if (open_++ == 0) {
-    opened_ = at;
-    if (busy_.empty() || at >= busy_.back().end) last_ = at;
-  }
-  opened_ = std::min(opened_, at);
-  while (!busy_.empty() && opened_ < busy_.back().end) {
-    opened_ = std::min(opened_, busy_.back().begin);
-    latest_end_ = std::max(latest_end_, busy_.back().end);
-    busy_.pop_back();
-  }
-}
-
-void WorkMeter::end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes) {
-  if (open_ == 0) return;
+void WorkMeter::end(Picoseconds began, Picoseconds at, std::uint64_t bytes) {
+  if (open_.empty()) return;
   work_.push_back({began, at, bytes});
   last_end_ = std::max(last_end_, at);
-  latest_end_ = std::max(latest_end_, at);
-  if (--open_ > 0) return;
-  silence(std::max(latest_end_, last_));
-  busy_.push_back({opened_, latest_end_});
+  // A rank may have more works open than the engine remembers begins of: then the latest one before `began` ends.
+  auto found = std::upper_bound(open_.begin(), open_.end(), began,
+                                [](Picoseconds sought, const Begun& each) { return sought < each.at; });
+  if (found != open_.begin()) --found;
+  add_busy({found->at, at});
+  if (--found->works == 0) open_.erase(found);
 }
 
-void WorkMeter::silence(Picoseconds now) {
-  if ((now - last_) * 10 > bin_) silences_.push_back({last_, now});
-  last_ = now;
+// Most ends are told nearly in the order of time, so the search begins at the last interval.
+void WorkMeter::add_busy(Interval added) {
+  if (added.end <= added.begin) return;
+  auto after = busy_.end();
+  while (after != busy_.begin() && added.end <= std::prev(after)->begin) --after;
+  auto first = after;
+  while (first != busy_.begin() && added.begin < std::prev(first)->end) --first;
+  if (first == after) {
+    busy_.insert(after, added);
+    return;
+  }
+  first->begin = std::min(first->begin, added.begin);
+  first->end = std::max(std::prev(after)->end, added.end);
+  busy_.erase(std::next(first), after);
+}
+
+Picoseconds WorkMeter::opened() const {
+  if (open_.empty()) return {};
+  const Picoseconds earliest = open_.front().at;
+  const auto later = std::upper_bound(busy_.begin(), busy_.end(), earliest,
+                                      [](Picoseconds at, const Interval& each) { return at < each.begin; });
+  if (later == busy_.begin() || std::prev(later)->end <= earliest) return earliest;
+  return std::prev(later)->begin;
 }
 
 void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bytes_ += bytes;
+  if (is_silence(last_payload_, now)) gaps_.push_back({last_payload_, now});
   last_payload_ = now;
-  if (open_ > 0) silence(now);
   auto index = static_cast<std::size_t>(now / bin_);
   while (index >= most_bins_) {
     for (std::size_t i = 0; i < bins_.size(); ++i) {
@@ -73,11 +72,25 @@ void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bins_[index] += bytes;
 }
 
+// Both lists are in the order of time, and neither overlaps itself.
+std::vector<WorkMeter::Interval> WorkMeter::silences() const {
+  std::vector<Interval> found;
+  std::size_t gap = 0;
+  for (const Interval& each : busy_) {
+    while (gap < gaps_.size() && gaps_[gap].end <= each.begin) ++gap;
+    for (std::size_t at = gap; at <= gaps_.size(); ++at) {  // the last is since the last payload
+      const Interval quiet = at < gaps_.size() ? gaps_[at] : Interval{last_payload_, each.end};
+      if (quiet.begin >= each.end) break;
+      const Interval inside{std::max(quiet.begin, each.begin), std::min(quiet.end, each.end)};
+      if (is_silence(inside.begin, inside.end)) found.push_back(inside);
+    }
+  }
+  return found;
+}
+
 void WorkMeter::close(Picoseconds now) {
-  if (open_ == 0) return;
-  silence(now);
-  busy_.push_back({opened_, now});
-  open_ = 0;
+  for (const Begun& each : open_) add_busy({each.at, now});
+  open_.clear();
 }
 
 }  // namespace loomnet

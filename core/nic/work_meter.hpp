@@ -9,6 +9,8 @@
 
 namespace loomnet {
 
+// Begins and ends of operations may be told in any order, and later than they happened: a host hears of an end
+// elsewhere a link delay late, and live ranks of one host report one after another. Payload is told when it comes.
 class WorkMeter {
  public:
   struct Interval {
@@ -24,48 +26,47 @@ class WorkMeter {
   // The most bins that are kept; further on they double in width.
   void limit(std::size_t bins) { most_bins_ = bins; }
 
-  // One more operation is outstanding, since `now` or, where a host is told of it later, since a time
-  // before the last end. Operations may overlap; `busy()` is their union.
-  void begin(Picoseconds now);
-  // One that began at `began` has finished with `bytes` of payload moved for this host.
-  void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);
-  // The same for a host whose ranks report one after another. A rank reports what it did before, so these
-  // times may lie before those of earlier calls.
-  void begin_late(Picoseconds at);
-  void end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes);
+  // One more operation is outstanding, since `at`. Operations may overlap; `busy()` is their union.
+  void begin(Picoseconds at);
+  // The one that began at `began` has finished at `at`, with `bytes` of payload moved for this host.
+  void end(Picoseconds began, Picoseconds at, std::uint64_t bytes);
   // Payload reached this host.
   void payload(std::uint32_t bytes, Picoseconds now);
-  // Closes the open interval, at the end of a run.
+  // Counts what is outstanding as busy until now, at the end of a run.
   void close(Picoseconds now);
 
-  bool outstanding() const { return open_ > 0; }
-  // Since when the outstanding work has been; when the last payload came, when the last operation ended.
-  Picoseconds opened() const { return opened_; }
+  bool outstanding() const { return !open_.empty(); }
+  // Since when there has been work without a break, while some is outstanding.
+  Picoseconds opened() const;
+  // When the last payload came, when the last operation ended.
   Picoseconds last_payload() const { return last_payload_; }
   Picoseconds last_end() const { return last_end_; }
   std::uint64_t bytes() const { return bytes_; }
+  // Union of the operations that have ended, in the order of time. Two that only touch stay apart.
   const std::vector<Interval>& busy() const { return busy_; }
   const std::vector<Work>& work() const { return work_; }
-  // Silences longer than a tenth of a bin while work was outstanding, each from the last payload
-  // (or the start of the work) to the next (or its end).
-  const std::vector<Interval>& silences() const { return silences_; }
+  // Silences longer than a tenth of a bin inside `busy()`, each from a payload (or the interval's begin)
+  // to the next (or the interval's end).
+  std::vector<Interval> silences() const;
   Picoseconds bin() const { return bin_; }
   const std::vector<std::uint64_t>& bins() const { return bins_; }
 
  private:
-  std::size_t most_bins_ = 1 << 20;  // then the bin doubles: a run may be long
-  void silence(Picoseconds now);
+  struct Begun {
+    Picoseconds at;
+    std::uint32_t works;
+  };
+  bool is_silence(Picoseconds begin, Picoseconds end) const { return (end - begin) * 10 > bin_; }
+  void add_busy(Interval added);
 
+  std::size_t most_bins_ = 1 << 20;  // then the bin doubles: a run may be long
   Picoseconds bin_;
-  std::uint32_t open_ = 0;
-  Picoseconds opened_{};
-  Picoseconds latest_end_{};  // of work that was heard late
-  Picoseconds last_{};
+  std::vector<Begun> open_;  // in the order of time
   Picoseconds last_payload_{}, last_end_{};
   std::uint64_t bytes_ = 0;
   std::vector<Interval> busy_;
   std::vector<Work> work_;
-  std::vector<Interval> silences_;
+  std::vector<Interval> gaps_;  // from one payload to the next, where that is long, work or none
   std::vector<std::uint64_t> bins_;
 };
 

@@ -1,6 +1,9 @@
 // Clients of several jobs on one NIC: whose completion it is, whose figure, whose memory.
+#include <algorithm>
 #include <numeric>
+#include <tuple>
 
+#include "clock/random.hpp"
 #include "engine/nic_bed.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
@@ -325,27 +328,101 @@ TEST_P(HostileRank, AQueuePairOfTheOtherJobCannotBeBound) {
 TEST(WorkMeter, WorkThatIsHeardLateIsPutWhereItWas) {
   WorkMeter meter;
   const auto us = [](std::int64_t n) { return microseconds(n); };
-  meter.begin_late(us(10)), meter.end_late(us(10), us(20), 1);
-  meter.begin_late(us(30)), meter.end_late(us(30), us(40), 2);
-  meter.begin_late(us(50));  // of the first rank; the second did this meanwhile:
-  meter.begin_late(us(15)), meter.end_late(us(15), us(35), 3);
-  meter.end_late(us(50), us(60), 4);
-  ASSERT_EQ(meter.busy().size(), 1u) << "work of the second rank that was told too early would join them";
+  meter.begin(us(10)), meter.end(us(10), us(20), 1);
+  meter.begin(us(30)), meter.end(us(30), us(40), 2);
+  meter.begin(us(50));  // of the first rank; the second did this meanwhile:
+  meter.begin(us(15)), meter.end(us(15), us(35), 3);
+  meter.end(us(50), us(60), 4);
+  ASSERT_EQ(meter.busy().size(), 2u) << "the second rank's work joins the first two of the first rank, and no more";
   EXPECT_EQ(meter.busy()[0].begin, us(10));
-  EXPECT_EQ(meter.busy()[0].end, us(60));
+  EXPECT_EQ(meter.busy()[0].end, us(40));
+  EXPECT_EQ(meter.busy()[1].begin, us(50));
+  EXPECT_EQ(meter.busy()[1].end, us(60));
   EXPECT_EQ(meter.work().size(), 4u);
 
-  meter.begin_late(us(100)), meter.end_late(us(100), us(110), 5);
-  meter.begin_late(us(102)), meter.end_late(us(102), us(105), 6);  // inside what is closed
-  ASSERT_EQ(meter.busy().size(), 2u);
-  EXPECT_EQ(meter.busy()[1].begin, us(100));
-  EXPECT_EQ(meter.busy()[1].end, us(110));
-
-  meter.begin_late(us(200)), meter.begin_late(us(190));  // both open: the earlier begin counts
-  meter.end_late(us(190), us(230), 7), meter.end_late(us(200), us(220), 8);  // and the later end
+  meter.begin(us(100)), meter.end(us(100), us(110), 5);
+  meter.begin(us(102)), meter.end(us(102), us(105), 6);  // inside what is closed
   ASSERT_EQ(meter.busy().size(), 3u);
-  EXPECT_EQ(meter.busy()[2].begin, us(190));
-  EXPECT_EQ(meter.busy()[2].end, us(230));
+  EXPECT_EQ(meter.busy()[2].begin, us(100));
+  EXPECT_EQ(meter.busy()[2].end, us(110));
+
+  meter.begin(us(200)), meter.begin(us(190));  // both open: the earlier begin counts
+  meter.end(us(190), us(230), 7), meter.end(us(200), us(220), 8);  // and the later end
+  ASSERT_EQ(meter.busy().size(), 4u);
+  EXPECT_EQ(meter.busy()[3].begin, us(190));
+  EXPECT_EQ(meter.busy()[3].end, us(230));
+}
+
+// A destination hears of an end a link delay late, by when it may know of a later one or of another begin.
+TEST(WorkMeter, BusyTimeAndSilencesAreTheSameInWhateverOrderWorkIsTold) {
+  struct Told {
+    Picoseconds told, at;
+    int kind;  // 0 begins, 1 payload, 2 ends
+    Picoseconds began;
+  };
+  RandomStream random(7, 0, 0);
+  const auto below = [&](std::uint32_t most) { return microseconds(random.below(most)); };
+  for (int world = 0; world < 300; ++world) {
+    std::vector<Told> happened;
+    for (int work = 0; work < 12; ++work) {
+      const Picoseconds began = below(3000), ended = began + below(600);
+      happened.push_back({began, began, 0, began});
+      happened.push_back({ended, ended, 2, began});
+    }
+    for (int payload = 0; payload < 12; ++payload) {
+      const Picoseconds at = below(3600);
+      happened.push_back({at, at, 1, {}});
+    }
+    const auto seen = [&](Picoseconds late) {
+      std::vector<Told> order = happened;
+      for (Told& each : order) {
+        if (each.kind != 1) each.told = each.at + (each.kind == 0 ? late / 2 : late);
+      }
+      std::ranges::stable_sort(order, [](const Told& a, const Told& b) {
+        return std::tie(a.told, a.kind) < std::tie(b.told, b.kind);
+      });
+      WorkMeter meter;
+      for (const Told& each : order) {
+        if (each.kind == 0) meter.begin(each.at);
+        if (each.kind == 1) meter.payload(1, each.at);
+        if (each.kind == 2) meter.end(each.began, each.at, 1);
+      }
+      EXPECT_FALSE(meter.outstanding());
+      std::vector<std::int64_t> out;
+      for (const auto& rows : {meter.busy(), meter.silences()}) {
+        out.push_back(-1);
+        for (const auto& each : rows) out.insert(out.end(), {each.begin.count, each.end.count});
+      }
+      return out;
+    };
+    const auto at_once = seen({});
+    ASSERT_GT(at_once.size(), 4u);
+    for (const std::int64_t late : {1, 100, 1000}) EXPECT_EQ(seen(microseconds(late)), at_once) << late << " us late";
+  }
+}
+
+TEST(WorkMeter, SilencesAreInsideWork) {
+  WorkMeter meter;  // from 100 us on it is a silence
+  const auto us = [](std::int64_t n) { return microseconds(n); };
+  meter.payload(1, us(500));  // before there is work
+  meter.begin(us(1000));
+  meter.payload(1, us(1200)), meter.payload(1, us(1250)), meter.payload(1, us(2000));
+  meter.end(us(1000), us(2300), 3);
+  meter.begin(us(2300));  // touches, and is work of its own
+  EXPECT_EQ(meter.opened(), us(2300));
+  meter.end(us(2300), us(2350), 0);
+  meter.begin(us(3000)), meter.begin(us(3100)), meter.end(us(3000), us(3200), 0);
+  EXPECT_EQ(meter.opened(), us(3000)) << "work has gone on since then";
+  meter.close(us(4000));
+  EXPECT_FALSE(meter.outstanding());
+  const auto rows = [](const auto& intervals) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> out;
+    for (const auto& each : intervals) out.emplace_back(each.begin / microseconds(1), each.end / microseconds(1));
+    return out;
+  };
+  using Rows = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(rows(meter.busy()), (Rows{{1000, 2300}, {2300, 2350}, {3000, 4000}}));
+  EXPECT_EQ(rows(meter.silences()), (Rows{{1000, 1200}, {1250, 2000}, {2000, 2300}, {3000, 4000}}));
 }
 
 }  // namespace
