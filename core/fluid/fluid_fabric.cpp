@@ -48,10 +48,21 @@ void FluidFabric::take_rate(std::uint32_t half) {
   links_.set_rate(half, link.up() ? link.config().rate : BitsPerSecond{});
 }
 
+// Up to the narrowest link the first packet goes ahead of the flow, which then has the narrowest link's rate. The
+// packets that leave the narrowest link last are a full one and the rest.
 Picoseconds Route::latency(std::uint64_t bytes, const Frames& frames) const {
+  const auto narrowest = std::ranges::min_element(rates, {}, &BitsPerSecond::count);
+  const std::uint64_t first = std::min(bytes, frames.full());
+  const std::uint64_t last = frames.last_bytes(bytes);
   Picoseconds found = delay;
-  for (std::size_t at = 1; at < rates.size(); ++at) {
-    found += serialization_time(at == 1 ? std::min(bytes, frames.full()) : frames.last_bytes(bytes), rates[at]);
+  for (auto at = rates.begin(); at != narrowest; ++at) found += serialization_time(first, *at);
+  if (narrowest == rates.end()) return found;
+  for (auto at = std::next(narrowest); at != rates.end(); ++at) {
+    Picoseconds wait{};  // behind the full packet, of which the last one is as far behind as it takes on the narrowest
+    if (at == std::next(narrowest) && bytes > frames.full()) {
+      wait = std::max(wait, serialization_time(first, *at) - serialization_time(last, *narrowest));
+    }
+    found += wait + serialization_time(last, *at);
   }
   return found;
 }

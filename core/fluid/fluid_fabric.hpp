@@ -41,9 +41,9 @@ struct Route {
   std::vector<LinkIndex> links;
   Picoseconds delay{};                  // propagation, over all links
   std::vector<BitsPerSecond> rates;     // of the links at which a packet is clocked
-  // From when the last of so many bytes has left the first link to when it has reached the host: propagation, and
-  // the last packet once more on every further link. Behind full packets a shorter one waits on the second link
-  // until the last of them has left; further on only where nothing else has come between them.
+  // What so many bytes take beyond their time on the narrowest link: propagation, and a packet once more on every
+  // other link. Behind full packets a shorter one waits on the link after the narrowest until the last of them has
+  // left; further on only where nothing else has come between them.
   Picoseconds latency(std::uint64_t bytes, const Frames& frames) const;
   // From then on to when the sender has the acknowledgement, which crosses as many links back.
   Picoseconds answer(std::uint64_t bytes) const;

@@ -117,7 +117,7 @@ void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
   part_left(index, part, now);
 }
 
-// The last byte of the write's part has left its first link.
+// All bytes of the write's part have been carried at the flow's rate.
 void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
   qp.answer = part.route.answer(frames_.ack);

@@ -64,6 +64,25 @@ TEST(FluidFabric, AFlowAloneTakesTheTimeThatPacketsTake) {
   }
 }
 
+// The time of a message is that of its bytes on the narrowest link, wherever that is, and of a packet on each other.
+TEST(FluidFabric, AFlowAloneTakesTheTimeThatPacketsTakeWhicheverLinkIsNarrow) {
+  for (const auto& [host, fabric] : {std::pair{400u, 10u}, {10u, 400u}, {100u, 90u}, {90u, 100u}}) {
+    for (const std::uint64_t bytes : {4096u, 20480u, 65536u}) {  // whole packets
+      std::vector<Picoseconds> ends;
+      for (const bool packets : {false, true}) {
+        Bed bed({.planes = 1, .host_link = {.rate = gigabits(host), .delay = nanoseconds(10)},
+                 .fabric_link = {.rate = gigabits(fabric), .delay = nanoseconds(10)}}, packets);
+        bed.flow(0, 1, bytes);
+        bed.run();
+        ASSERT_TRUE(bed.flows->done());
+        ends.push_back(bed.flows->results()[0].end);
+      }
+      EXPECT_NEAR(ends[0].seconds() / ends[1].seconds(), 1, 0.02)
+          << bytes << " bytes over " << host << ", " << fabric << " and " << host << " Gb/s";
+    }
+  }
+}
+
 TEST(FluidFabric, AFlowTakesTheLinksThatItsPacketsTake) {
   const loomnet::testing::ClosShape shape{.planes = 1, .leaves = 4, .spines = 4, .hosts_per_leaf = 2};
   std::set<std::vector<LinkIndex>> routes;
@@ -129,7 +148,7 @@ TEST(FluidFabric, ASlowerLinkSlowsItsFlowsAlone) {
 TEST(FluidFabric, NewTablesTakeAFlowElsewhere) {
   Bed bed({.planes = 1, .leaves = 2, .spines = 2, .hosts_per_leaf = 1});
   const FlowFront front = flow_front({0, 1, 101, 0, 0}, kUdpPortRoceV2);
-  const Route before = bed.fluid->route(0, 0, 1, front, kRoce);
+  const Route before = bed.fluid->route(0, 0, 1, front);
   ASSERT_TRUE(before.whole);
   bed.flow(0, 1, 12'500'000);
   bed.flows->start();

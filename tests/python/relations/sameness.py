@@ -9,7 +9,7 @@ import statistics
 import loomnet as ln
 
 from . import fabrics, jobs
-from .drafts import Draft, Written, a_size, a_time
+from .drafts import Draft, Written, a_size, a_time, mapped
 from .facts import differences, facts, not_above, within
 from .link_draws import at_the_end, but_for_draws
 from .relation import Found, Trial, Unfit, relation
@@ -100,11 +100,25 @@ def matrix_of_flows(trial: Trial) -> Found:
     return within("as a matrix", *took, 0.05)
 
 
-@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each != "Chakra"),
+MANY_PACKETS = 16
+
+
+@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each not in ("Chakra", "Trace")),
                 transports=("roce",), more=0, settings=False, faults=(), simple=True))
 def fluid_is_a_bound(trial: Trial) -> Found:
-    """Without packets nothing over RoCE is slower than with them (2 %), where links are equal:
-    behind a faster first link a message is up to a packet late. TCP goes by other paths."""
+    """Without packets nothing over RoCE is slower than with them (2 %), where links are equal,
+    messages are of many packets and propagation is short. Messages of few packets take turns on a
+    link, where flows share it and all end last. Packets of a far sender come to a shared link
+    later than those of a near one, where flows share it at once. TCP goes by other paths."""
+    made = fabrics.build(trial.world.fabric)
+    [job] = trial.world.jobs
+    least = ln.Size.of(MANY_PACKETS * made.payload.count * made.planes
+                       * job.get("ranks", len(made.hosts)) * job.get("channels", 1))
+    short = ln.Time("1 ns")
+    trial.world = trial.world.with_jobs(lambda each: mapped(
+        each, lambda leaf: max(leaf, least) if isinstance(leaf, ln.Size) else leaf))
+    trial.world = trial.world.but(fabric=mapped(
+        trial.world.fabric, lambda leaf: min(leaf, short) if isinstance(leaf, ln.Time) else leaf))
     packets = trial.finished()
     fluid = trial.run(trial.world.but(options={}), model="fluid")
     if not fluid.finished:
