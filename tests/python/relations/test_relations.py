@@ -14,7 +14,7 @@ ALL_S = 300.0  # processor time of all relations together; two of them are tried
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
 # Not yet: what these found is being mended.
-WAIT = ("job_long_after", "job_elsewhere_later", "idle_switch")
+WAIT = ("job_long_after", "job_elsewhere_later")
 NAMES = [name for name in RELATIONS if name not in WAIT]
 # Of real PyTorch ranks.
 OF_RANKS = ("repeats", "watched", "sampled", "snapshotted", "stated_as_it_is", "jobs_renamed",
