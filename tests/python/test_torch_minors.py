@@ -116,7 +116,8 @@ os.environ |= {{"LOOMNET_RANK_FD": "-1", "LOOMNET_CLOCK": "virtual", "LOOMNET_MA
 from loomnet.torch import autoload
 try:
     autoload()
-except Exception as error:
+except (Exception, SystemExit) as error:
+    error = error.__cause__ or error  # a rank ends, with why
     print(type(error).__name__, error)
 else:
     print("installed")
