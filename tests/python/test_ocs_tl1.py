@@ -1,5 +1,6 @@
 """TL1 as a panel speaks it: over TCP, with clients that mean no good, and any text at all."""
 
+import contextlib
 import re
 import socket
 import threading
@@ -100,8 +101,8 @@ def test_a_script_shuts_and_opens_a_port(server, switch):
     client(LOGIN)
     client("ENT-PORT-FLAP::5:1::40,60,3;")
     client("OPR-PORT-FLAP::5:2:;")
-    seen, end = [], time.monotonic() + 0.5
-    while time.monotonic() < end:
+    seen, end = [], time.monotonic() + 10
+    while time.monotonic() < end and len(seen) < 6:
         shut = switch.operate(lambda device, now: device.shutter_closed(4, False))
         if not seen or seen[-1] != shut:
             seen.append(shut)
@@ -175,9 +176,9 @@ def test_hostile_clients_leave_the_others_alone(server):
         each.close()
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
-        fresh = Client(server)
-        if b"COMPLD" in fresh(LOGIN):
-            break
+        with contextlib.suppress(ConnectionError):  # "busy" closes the connection, read or not
+            if b"COMPLD" in Client(server)(LOGIN):
+                break
     else:
         raise AssertionError("no room again after the silent ones have left")
 

@@ -79,12 +79,14 @@ def _replace(dist: Any, names: dict[str, str | None]) -> None:
         module.default_pg_nccl_timeout = module.default_pg_timeout
 
 
+_STOCK = "gloo"  # PyTorch's own backend, which the hosts' kernels carry
 _said: set[str] = set()
 
 
 def _say_once(asked: str) -> None:
     measured = os.environ.get(env.STOCK_GLOO, "0") == "1"
-    if asked in _said or os.environ.get("RANK", "0") != "0" or (measured and asked == "gloo"):
+    as_asked = measured and asked == _STOCK
+    if asked in _said or os.environ.get("RANK", "0") != "0" or as_asked:
         return
     _said.add(asked)
     ours = "gloo (kernel TCP)" if measured else f"loomnet ({os.environ.get(env.TRANSPORT, NAME)})"

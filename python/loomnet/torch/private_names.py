@@ -152,6 +152,9 @@ def _graph_asks() -> bool:
                "torch.autograd.graph._engine_run_backward")
 
 
+_RENDEZVOUS_BY = ("env", "tcp")  # schemes of PyTorch's init_method=
+
+
 def _rendezvous_asks() -> bool:
     import sys
 
@@ -159,7 +162,7 @@ def _rendezvous_asks() -> bool:
     module = sys.modules["torch.distributed.rendezvous"]
     return all(_read_by(module._rendezvous_handlers[scheme], "_create_c10d_store",
                         "torch.distributed.rendezvous._create_c10d_store")
-               for scheme in ("env", "tcp"))
+               for scheme in _RENDEZVOUS_BY)
 
 
 def _names_are_mapped() -> bool:
