@@ -20,7 +20,7 @@ import loomnet._core as _core
 from loomnet.base.errors import UnavailableError
 from loomnet.base.version import version
 from loomnet.live import doctor
-from loomnet.live.network import require_live
+from loomnet.live.network import raise_open_files, require_live
 from loomnet.processes.journal import state_directory
 
 FILE = Path("/run/loomnet/budget.json")
@@ -83,7 +83,7 @@ class MachineBudget:
 @functools.cache
 def budget() -> MachineBudget:
     """The measure that is kept, or a new one where none holds; the same as long as this process
-    lives. Root's alone; up to 3 s once a boot. Raises RuntimeError where the kernel refuses."""
+    lives. Root's alone; up to 3 s once a boot. Raises UnavailableError where the kernel refuses."""
     found = kept()
     return measure() if found is None or found.stale is not None else found
 
@@ -103,10 +103,14 @@ def kept() -> MachineBudget | None:
 
 
 def measure() -> MachineBudget:
-    """Measures and keeps it. Raises RuntimeError where the kernel refuses."""
+    """Measures and keeps it. Raises UnavailableError where the kernel refuses."""
+    raise_open_files()
     busy = _busy()
-    with _imitated_ranks():
-        steps = _core.probe_budget(bound_ps=BOUND_PS)
+    try:
+        with _imitated_ranks():
+            steps = _core.probe_budget(bound_ps=BOUND_PS)
+    except (OSError, RuntimeError) as error:
+        raise UnavailableError(doctor.cannot_start(error)) from error
     in_time = [step for step in steps if step[3] <= BOUND_PS]
     # A machine too slow for the first step has what it carried there as its budget.
     _, carried, _, p99 = in_time[-1] if in_time else steps[0]
@@ -180,10 +184,7 @@ def line(*, anew: bool) -> str:
     PrivilegeError, UnavailableError where a new one is asked for and cannot be taken."""
     if anew:
         require_live()
-        try:
-            return f"live budget: {measure()}"
-        except RuntimeError as error:
-            raise UnavailableError(doctor.cannot_start(error)) from error
+        return f"live budget: {measure()}"
     found = kept()
     if found is None:
         return ("live budget: not measured yet; the first live run measures it, or: "
