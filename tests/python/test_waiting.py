@@ -23,7 +23,7 @@ NEVER = -1
 
 def group(name=1, members=None, timeout_ns=0, asked=False):
     members = list(range(world)) if members is None else members
-    number, came = session.meet(name, 0, members.index(rank), len(members), timeout_ns, asked)
+    number, came, _ = session.meet(name, 0, members.index(rank), len(members), timeout_ns, asked)
     if number is not None:
         session.create(number, [job for _, job in sorted(came)])
     return number, came

@@ -26,7 +26,7 @@ from loomnet.torch.profiling import Record, end, profiling
 from loomnet.torch.rendezvous import chosen, meet
 from loomnet.torch.skip import skip_in_dynamo
 from loomnet.torch.sparse import allreduce_sparse
-from loomnet.torch.work import CoalescedWork, FinishedWork, LoomnetWork
+from loomnet.torch.work import Caller, CoalescedWork, FinishedWork, LoomnetWork
 from loomnet.torch.work_attributes import record_call, stated
 
 Tensors = list[torch.Tensor]
@@ -69,7 +69,7 @@ class LoomnetGroup(NamedGroup):
         self._thread = _OfThread()
         # Calls of several threads take their turns: the ranks match calls by their order.
         self._turn = threading.RLock()
-        self._callers: dict[int, str] = {}  # names of the threads that have called
+        self._callers: dict[int, Caller] = {}  # threads that have called, by number
         self._open = True
         self._communicator, members = meet(name, rank, size, timeout, self._link)
         self._session.create(self._communicator, members)
@@ -110,13 +110,13 @@ class LoomnetGroup(NamedGroup):
         if not self._open:
             raise _connection.error(f"loomnet: group {self._name} has been shut down")
         record = self._record(title, tensors)
+        caller = Caller.now(threading.current_thread().name)
         try:
             with self._turn:
                 raw = self._session.start(self._communicator, call.operations, limit, asked,
                                           *stated())
                 self._started += not self._thread.inside
-                if (caller := threading.get_ident()) not in self._callers:
-                    self._callers[caller] = threading.current_thread().name
+                self._callers[threading.get_ident()] = caller
         except ValueError as error:
             end(record)
             raise InvalidCall(f"loomnet: {error}") from None

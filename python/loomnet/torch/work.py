@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
-from typing import Any
+from types import CodeType, FrameType, MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -28,6 +27,27 @@ _NOT_OWN = (
 )
 
 
+class Caller(NamedTuple):
+    """A thread that calls on a group, and the line of the script in which it called last. Where it
+    is when the call has failed tells little: the failure lets all threads of the group go on."""
+
+    name: str
+    code: CodeType | None
+    line: int
+
+    @classmethod
+    def now(cls, name: str) -> Caller:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_NOT_OWN):
+            frame = frame.f_back
+        return cls(name, None, 0) if frame is None else cls(name, frame.f_code, frame.f_lineno)
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return f"{self.name} inside PyTorch"
+        return f"{self.name} at {self.code.co_filename}:{self.line} in {self.code.co_name}"
+
+
 class LoomnetWork(dist.Work):
     """One started call of a group.
 
@@ -39,12 +59,12 @@ class LoomnetWork(dist.Work):
         after: run once when done and before anybody learns of it: copies into tensors whose memory
             was not contiguous.
         record: the call's event in the profiler, where one watches.
-        callers: names of the threads that have called on the group, by their number.
+        callers: each thread that has called on the group, by its number.
     """
 
     def __init__(self, link: Any, raw: Any, result: list[Any], keep: Any,
                  after: list[Callable[[], None]], record: Any = None,
-                 callers: Mapping[int, str] = MappingProxyType({})) -> None:
+                 callers: Mapping[int, Caller] = MappingProxyType({})) -> None:
         super().__init__()
         self.raw = raw
         self._link = link
@@ -149,17 +169,10 @@ class LoomnetWork(dist.Work):
         self._link.release(self)
 
 
-def _places(callers: Mapping[int, str]) -> str:
-    """Which threads call on one group, and where each of them is now."""
-    frames = sys._current_frames()
-    places = []
-    for number, name in callers.items():
-        stack = traceback.extract_stack(frames[number]) if number in frames else []
-        own = [each for each in stack if not each.filename.startswith(_NOT_OWN)]
-        place = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else "its end"
-        places.append(f"{name} at {place}")
+def _places(callers: Mapping[int, Caller]) -> str:
+    """Which threads call on one group, and where each of them called last."""
     return ("; several threads of this rank call on this group, and all ranks must make the calls "
-            f"in one order: {', '.join(places)}")
+            f"in one order: {', '.join(map(str, callers.values()))}")
 
 
 class FinishedWork(dist.Work):
