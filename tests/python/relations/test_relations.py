@@ -14,7 +14,7 @@ ALL_S = 300.0  # processor time of all relations together; two of them are tried
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
 # Not yet, for reasons that are not known: a job over MRC or TCP that is only connected still moves
-# another's times in 1 of 50 worlds (job_long_after e:33, job_elsewhere_later e:39); the others break
+# another's times in 1 of 50 worlds (job_long_after e:33, job_elsewhere_later e:39); others break
 # in 1 of 150 to 800 (matrix_of_flows 21ff3572:229, fluid_is_a_bound 21ff3572:841,
 # twice_the_size 21ff3572:156, started_later 21ff3572:121, slower_by_a_fault 21ff3572:130).
 WAIT = ("job_long_after", "job_elsewhere_later", "matrix_of_flows", "fluid_is_a_bound",
