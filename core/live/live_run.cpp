@@ -79,6 +79,7 @@ void LiveRun::close() {
   fidelity_ = loop_->fidelity();
   fidelity_.waits = watch_.waits();
   fidelity_.waits_missing = watch_.missing();
+  watch_.close();
   network_.set_gate(nullptr);
   network_.clear();  // frames go back to the arena before it goes
   loop_.reset();

@@ -33,8 +33,10 @@ class SchedWatch {
   void watch_engine(pid_t thread);
   // A process that is named as a rank where it held a processor.
   void name_rank(pid_t process);
-  // All waits since the start, the longest in total first.
+  // All waits since the start, the longest in total first; none after close().
   std::vector<Wait> waits() const;
+  // Detaches: nothing stays in the kernel.
+  void close() { object_.reset(); }
 
  private:
   struct Close {

@@ -38,7 +38,7 @@ def two_planes():
 
 def torch_job(**options):
     return ln.TorchJob(SCRIPT, **{"args": [str(STEPS)], "ranks": RANKS, "allreduce": "ina",
-                                  "log": LOG, "stall_timeout": "2 s"} | options)
+                                  "log": LOG, "stall_timeout": "5 s"} | options)
 
 
 def go(directory, fabric, job, faults=(), clock="live", **options):

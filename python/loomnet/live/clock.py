@@ -44,6 +44,7 @@ T = TypeVar("T")
 POLL_S = 0.01
 # Traffic models begin so much wall time after the clock, and no sooner than base RTTs are measured.
 START_PS = 500 * 10**9
+_NEVER_LATE = {"p50_ps": 0, "p99_ps": 0, "max_ps": 0}
 _SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
@@ -225,11 +226,12 @@ class LiveClock:
         raw = self.live.fidelity()
         # Where no packet came out of the kernel, the loop's own lateness is that of every packet.
         stages = raw["stages"]
-        late = stages.get("packet", stages["engine"])
+        # Where the kernel alone carries the frames, no stage of the engine has anything.
+        late = stages.get("packet") or stages.get("engine") or _NEVER_LATE
         notes = {name: raw[name] for name in
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
-        notes["event_lateness_p99_ps"] = stages["engine"]["p99_ps"]
+        notes["event_lateness_p99_ps"] = stages.get("engine", _NEVER_LATE)["p99_ps"]
         held = self.summed_waits if raw["waits_missing"] else waits(raw)
         if self.pace.most_per_s:
             notes["load"] = self.pace.counted
