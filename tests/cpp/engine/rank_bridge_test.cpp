@@ -129,7 +129,7 @@ TEST_F(Bridge, LongJobsAreNotFloods) {
     marks.publish();
     while (poll()) {
     }
-    ASSERT_EQ(bridge.take_marks().size(), 1u);
+    ASSERT_EQ(bridge.take_marks().size(), step == 1 ? 2u : 1u);  // the first work is a mark as well
     network.run_until(network.now() + milliseconds(1));
   }
   EXPECT_EQ(bridge.fault(), RankFault::none);
