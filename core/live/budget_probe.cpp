@@ -140,7 +140,7 @@ class Bed {
 
 std::vector<BudgetStep> probe_budget(Picoseconds bound, double most) {
   Bed bed;
-  bed.step(kFirst);  // the first frames pay for what is not in any cache
+  bed.step(kFirst);  // not counted: its frames find the processor's caches cold
   std::vector<BudgetStep> steps;
   int late = 0;
   for (double rate = kFirst; rate <= most && late < kTries; ) {

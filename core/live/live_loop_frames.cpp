@@ -52,8 +52,8 @@ bool LiveLoop::receive(Port& port, std::span<const ReceivedFrame> frames, Picose
 }
 
 void LiveLoop::stand(const std::function<void()>& stands, std::future<void> go) {
-  // The other thread may free frames of packets that it drops, so the sockets' own come from what is set aside
-  // before it begins.
+  // A packet that the other thread drops frees its frame into the UMEM. The loop therefore takes the frames for its
+  // sockets from a reserve, which it fills before that thread begins.
   std::unordered_map<Umem*, std::vector<std::uint32_t>> reserves;
   for (Port& port : ports_) reserves[&port.socket->umem()];
   for (auto& [umem, reserve] : reserves) {
