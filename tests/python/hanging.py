@@ -3,7 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "live" / "rank_scripts" / "hangs.py"
+SCRIPT = Path(__file__).parent / "plain_ranks" / "hangs.py"
 STAGES = ("before_init", "rendezvous", "first_collective", "before_step", "after_step",
           "no_optimizer")
 WAYS = ("receive", "missing", "sleep", "file")
