@@ -112,21 +112,25 @@ def test_a_second_circuit_of_two_hosts_is_answered_and_not_used(uses_machine, tm
     """RoCE has one path between two hosts, and a client of the panel does not know."""
     fabric = ln.Fabric("double")
     fabric.add_panel("ocs0", ports=8, profile="sim25")
-    for host in ("h0", "h1"):
+    for host, ports in (("h0", 2), ("h1", 2), ("h2", 1), ("h3", 1)):
         fabric.add_host(host)
-        for _ in range(2):
+        for _ in range(ports):
             fabric.add_link(host, "ocs0", rate="40 Mb/s", delay="50 us")
-    fabric.panel("ocs0").circuits([("h0:0", "h1:0")])
     answers = []
 
     def talk(panel):
+        # Both flows wait for their circuits, so the run ends only after the last command.
         with panel.connect() as link:
-            for state in ("2-4", "2-4"):
-                answers.append(client.ask(link, command="reconcile", list=state))
+            for pairs in ("1-3", "2-4", "2-4", "5-6"):
+                answers.append(client.ask(link, command="reconcile", list=pairs))
 
     talker = Meanwhile(talk)
-    r = ln.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="2 MB", transport="roce"), clock="live",
-               directory=tmp_path)
+    r = ln.run(fabric, ln.Flows(pairs=[(0, 1), (2, 3)], sizes="2 MB", count=2,
+                                starts=["0 s", "0 s"], transport="roce", stall_timeout="1 min"),
+               clock="live", directory=tmp_path)
     talker.join(30)
-    assert [each["added"] for each in answers] == [["2A-4B", "4A-2B"], []]
-    assert r.data.ended == "finished" and r.flows[0]["bytes"] == 2_000_000
+    assert [each["added"] for each in answers] == [
+        ["1A-3B", "3A-1B"], ["2A-4B", "4A-2B"], [], ["5A-6B", "6A-5B"]]
+    assert r.data.ended == "finished" and r["errors"] == 0
+    assert [flow["bytes"] for flow in r.flows] == [2_000_000, 2_000_000]
+    assert r.flows[0]["fct_s"] >= 0.4, "2 MB at the 40 Mb/s of one circuit"
