@@ -30,7 +30,7 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
     conditions_->done.wait_for(lock, limit, over);
   }
   std::erase_if(blocks_, [&](const Block& each) { return each.waiter == &waiter; });
-  waiter.end();
+  resume(waiter);  // where its time was over and this thread saw so before the progress thread did
   update_state();
   return done();
 }
@@ -135,6 +135,7 @@ void RankSession::resume(Waiter& waiter) {
   if (waiter.ended()) return;
   watch_.moved();
   waiter.end();
+  if (std::exchange(blind_, false)) rank_wake_.raise();
   conditions_->done.notify_all();
 }
 

@@ -52,7 +52,23 @@ Read state_of(const char* path, char& state) {
 
 bool runs(char state) { return state == 'R' || state == 'D'; }
 
-// Of the text of /proc/…/syscall: whether it is a futex wait without a time limit.
+// Whether the address lies in memory that the process shares with others. One that cannot be looked up counts as
+// shared: nobody knows then who will wake the thread.
+bool in_shared_memory(unsigned long long address) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
+  if (!maps) return true;
+  char line[512];
+  unsigned long long from = 0, to = 0;
+  char rights[8];
+  while (std::fgets(line, sizeof line, maps.get())) {
+    if (std::sscanf(line, "%llx-%llx %7s", &from, &to, rights) != 3 || address < from || address >= to) continue;
+    return rights[3] == 's';
+  }
+  return true;
+}
+
+// Of the text of /proc/…/syscall: whether it is a futex wait without a time limit that a thread of this process ends.
+// A semaphore of Python's multiprocessing is a futex too, but another process may end that wait.
 bool endless_futex(const char* text) {
   long number = 0;
   unsigned long long address = 0, operation = 0, value = 0, timeout = 0;
@@ -61,7 +77,9 @@ bool endless_futex(const char* text) {
   }
   if (number != SYS_futex || timeout != 0) return false;
   const auto command = operation & FUTEX_CMD_MASK;
-  return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET || command == FUTEX_LOCK_PI;
+  if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET && command != FUTEX_LOCK_PI) return false;
+  // The kernel ends a wait for a thread's end without the flag, in memory of the process alone.
+  return (operation & FUTEX_PRIVATE_FLAG) != 0 || !in_shared_memory(address);
 }
 
 // False if the directory cannot be read.

@@ -52,8 +52,8 @@ class Waiter {
 enum class Sleep : std::uint8_t {
   gone,     // no such thread any more
   running,  // it runs, is about to, waits for a disk, or cannot be looked at
-  lock,     // in a futex without a time limit: a lock, a condition, a future, a join
-  other,    // in any other call: a timer, a file, a socket, a child
+  lock,     // in a futex of the process without a time limit: a lock, a condition, a future, a join
+  other,    // in any other call: a timer, a file, a socket, a child, a lock shared with other processes
 };
 
 // Reads /proc of the own process. One thread at a time.

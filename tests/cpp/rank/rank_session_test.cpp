@@ -418,6 +418,46 @@ TEST(VirtualSession, AWorkThatAnotherThreadAbortsIsNotOverBeforeItsCallback) {
   EXPECT_EQ(own.next_finished(), wanted);
 }
 
+// While a thread of the script sleeps, the kernel's word that all wait is kept. A thread whose time is over may see
+// so on the clock before the progress thread does: it computes from then on, whatever the kernel has said before.
+TEST(VirtualSession, AThreadWhoseTimeIsOverComputesThoughAnotherSleeps) {
+  Cluster cluster(2, 1, true);
+  RankSession &own = *cluster.sessions[0], &peer = *cluster.sessions[1];
+  own.create(1, cluster.everyone());
+  peer.create(1, cluster.everyone());
+  std::mutex held;
+  std::atomic<bool> begun{false}, over{false};
+  std::unique_lock lock(held);
+  std::thread quiet([&] {
+    own.thread_begins("quiet");
+    begun = true;
+    { const std::lock_guard sleeps(held); }
+    own.thread_ends();
+  });
+  ASSERT_TRUE(soon([&] { return begun.load(); }));
+  constexpr int kTimes = 200, kBarriers = 20'000;
+  for (int i = 0; i < kBarriers; ++i) (void)own.start(1, barrier(), 0);
+  std::thread other([&] {  // each barrier wakes the waiting thread of the rank, mostly before its time
+    for (int i = 0; i < kBarriers && !over; ++i) {
+      (void)peer.start(1, barrier(), 0);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    own.compute(2'000'000'000);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+    bool waits = false;
+    while (std::chrono::steady_clock::now() < until) waits |= state_of(cluster, 0) == State::waiting;
+    wrong += waits;
+  }
+  over = true;
+  other.join();
+  EXPECT_EQ(wrong, 0) << "of " << kTimes << " times it was found waiting while it computed";
+  lock.unlock();
+  quiet.join();
+}
+
 // All threads of a rank wait: it asks to be woken at the earliest time, limits it did not choose apart.
 TEST(VirtualSession, SaysWhenItWantsToBeWoken) {
   Cluster cluster(2, 1, true);

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <semaphore.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +126,43 @@ TEST(ThreadProbe, AMutexThatAnotherThreadHoldsIsALock) {
   });
   EXPECT_TRUE(soon([&] { return tid != 0 && ThreadProbe::look(tid).sleep == Sleep::lock; }));
   held.unlock();
+  waits.join();
+}
+
+// Python's multiprocessing waits so for its children, who may compute meanwhile.
+TEST(ThreadProbe, ASemaphoreInSharedMemoryIsNotALock) {
+  for (const bool shared : {false, true}) {
+    void* at = mmap(nullptr, sizeof(sem_t), PROT_READ | PROT_WRITE, MAP_ANONYMOUS | (shared ? MAP_SHARED : MAP_PRIVATE),
+                    -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    auto* semaphore = static_cast<sem_t*>(at);
+    ASSERT_EQ(sem_init(semaphore, 1, 0), 0);  // the kernel's call is the same for both
+    std::atomic<int> tid{0};
+    std::thread waits([&] {
+      tid = ThreadProbe::self();
+      while (sem_wait(semaphore) != 0) {
+      }
+    });
+    const Sleep right = shared ? Sleep::other : Sleep::lock;
+    EXPECT_TRUE(soon([&] { return tid != 0 && ThreadProbe::look(tid).sleep == right; })) << shared;
+    sem_post(semaphore);
+    waits.join();
+    munmap(at, sizeof(sem_t));
+  }
+}
+
+TEST(ThreadProbe, AJoinIsALock) {
+  std::atomic<bool> over{false};
+  std::atomic<int> tid{0};
+  std::thread inner([&] {
+    while (!over) std::this_thread::sleep_for(1ms);
+  });
+  std::thread waits([&] {
+    tid = ThreadProbe::self();
+    inner.join();
+  });
+  EXPECT_TRUE(soon([&] { return tid != 0 && ThreadProbe::look(tid).sleep == Sleep::lock; }));
+  over = true;
   waits.join();
 }
 
