@@ -41,7 +41,7 @@ struct MoeBed {
       return;
     }
     fluid = std::make_unique<fluid::FluidFabric>(network);
-    for (NodeId s = 0; s < servers; ++s) fluid->add_transport(s, "roce", {.payload = 4096, .overhead = 0});
+    for (NodeId s = 0; s < servers; ++s) fluid->add_transport(s, "roce", {.payload = 4096, .overhead = 0, .ack = 0});
   }
 
   static std::unique_ptr<SwitchProgram> make_star(std::uint32_t servers) {
