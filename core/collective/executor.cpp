@@ -214,12 +214,15 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
       communicator.on_opened(peer, event.traffic, event.channel);
       break;
     case ChannelEvent::Kind::clear: communicator.on_clear(peer, event.value); break;
-    case ChannelEvent::Kind::abort:
+    case ChannelEvent::Kind::abort: {
+      const auto reason = static_cast<OperationStatus>(event.value);
       communicator.raise(OperationStatus::peer_aborted,
-                         "job rank " + std::to_string(peer) + " aborted: " +
-                             std::string(to_string(static_cast<OperationStatus>(event.value))));
+                         "job rank " + std::to_string(peer) +
+                             (reason == OperationStatus::closed ? " left with operations of its own unfinished"
+                                                                : " aborted: " + std::string(to_string(reason))));
       tell_members = false;  // the member that aborted first has told everyone
       break;
+    }
     default: break;
   }
   settle(communicator, tell_members);

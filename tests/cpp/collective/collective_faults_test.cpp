@@ -1,5 +1,6 @@
 // Ranks that disagree, peers that misbehave or vanish: always a named error, on every member, and
 // never memory touched out of bounds.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "collective/harness.hpp"
@@ -232,6 +233,20 @@ TEST(Faults, AReopenedChannelIsNotReadByItsFormerCommunicator) {
   EXPECT_EQ(world.result(0, a)->status, OperationStatus::ok) << world.result(0, a)->message;
   ASSERT_NE(world.result(1, b), nullptr);
   EXPECT_EQ(world.result(1, b)->status, OperationStatus::ok);
+}
+
+TEST(Faults, ARankThatLeavesWithOperationsUnfinishedIsNamedToTheOthers) {
+  World world(2, 8, {0, 2, 64, 1});
+  world.create_all(1);
+  Floats x(800), y(800);
+  const OperationId waits = world.start(0, 1, all_reduce(x));
+  world.start(1, 1, all_reduce(y));
+  for (int i = 0; i < 5; ++i) world.step();
+  world.at(1).close(1);
+  world.run();
+  ASSERT_NE(world.result(0, waits), nullptr);
+  EXPECT_EQ(world.result(0, waits)->status, OperationStatus::peer_aborted);
+  EXPECT_THAT(world.result(0, waits)->message, ::testing::HasSubstr("job rank 1 left with operations of its own unfinished"));
 }
 
 // --- a peer that does what it likes --------------------------------------------------------------
