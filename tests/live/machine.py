@@ -1,5 +1,6 @@
 """What a live run could leave on a machine, by name: namespaces, links, BPF objects, bridges,
-memory, processes, journals. Looked at before and after."""
+memory, processes, journals. Looked at before and after. What another run on the machine has made
+is left out: `owners.py` tells it."""
 
 import contextlib
 import fcntl
@@ -9,7 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from loomnet.base.rank_environment import RUN
+from owners import OTHER, Owners, run_of
+
 from loomnet.live import openvswitch
 from loomnet.processes import journal as ownership
 
@@ -19,7 +21,8 @@ _FOREIGN_LINKS = {"ovs-netdev"}  # of the Open vSwitch, which outlives runs on p
 
 
 def look() -> set[str]:
-    """All there is, one line per object, but what belongs to runs that live."""
+    """One line for each object that a run of this test may have made, or that was there before it.
+    What a run that lives holds is left out, and so is what another process tree holds."""
     found = {f"link {path.name}" for path in Path("/sys/class/net").iterdir()}
     found -= {f"link {name}" for name in _FOREIGN_LINKS}
     found |= {f"namespace {path}" for path in Path("/run/netns").glob("*")}
@@ -33,14 +36,22 @@ def look() -> set[str]:
     if (ovs := openvswitch.running()) is not None:
         with contextlib.suppress(openvswitch.OpenVSwitchError):
             found |= {f"bridge {name}" for name in ovs.vsctl("list-br", timeout=3).split()}
+    alive = runs_alive()
+    owners, held, others = Owners(alive), set(), set()
+    shared = {line for line in found if line.startswith("shared memory ")}
     for process in Path("/proc").glob("[0-9]*"):
-        found |= _of_process(process)
-    for run_id, pid in runs_alive().items():
+        if owners.of_process(int(process.name)) == OTHER:
+            others |= _of_process(process) | _mapped(process, shared)
+        else:
+            held |= _of_process(process)
+    for run_id, pid in alive.items():
         pids = [pid, *(p for p, _ in ownership.marked(run_id))]
         theirs = set().union(*(_of_process(Path(f"/proc/{p}")) for p in pids))
+        others, held = others | theirs, held - theirs
+    for run_id in {*alive, *owners.other_runs}:
         prefixes = tuple(f"{kind} ln{run_id}" for kind in ("link", "bridge"))
-        theirs |= {f"journal {run_id}", *(line for line in found if line.startswith(prefixes))}
-        found -= theirs
+        others |= {f"journal {run_id}", *(line for line in found if line.startswith(prefixes))}
+    found = (found - others) | held
     return found - {f"namespace {os.readlink('/proc/self/ns/net')}"}
 
 
@@ -54,19 +65,38 @@ def _of_process(process: Path) -> set[str]:
     found = set()
     with contextlib.suppress(OSError):  # gone meanwhile
         found.add(f"namespace {os.readlink(process / 'ns/net')}")
-        if f"{RUN}=".encode() in (process / "environ").read_bytes():
+    with contextlib.suppress(OSError):
+        if run_of(int(process.name)) is not None:
             found.add(f"process {process.name} {(process / 'comm').read_text().strip()}")
+    with contextlib.suppress(OSError):
         for fd in (process / "fd").iterdir():
-            target = os.readlink(fd)
-            if target.startswith("net:["):
-                found.add(f"namespace {target}")
-            elif target.startswith("/memfd:loomnet"):
-                found.add(f"shared memory {target} of {process.name}")
-            elif "bpf" in target:
-                for line in (process / "fdinfo" / fd.name).read_text().splitlines():
-                    if line.startswith(("prog_id:", "link_id:")):
-                        found.add(f"BPF {line[:4]} {line.split()[1]}")
+            with contextlib.suppress(OSError):  # this one is closed meanwhile
+                found |= _of_descriptor(process, fd)
     return found
+
+
+def _of_descriptor(process: Path, fd: Path) -> set[str]:
+    target = os.readlink(fd)
+    if target.startswith("net:["):
+        return {f"namespace {target}"}
+    if target.startswith("/memfd:loomnet"):
+        return {f"shared memory {target} of {process.name}"}
+    if "bpf" not in target:
+        return set()
+    return {f"BPF {line[:4]} {line.split()[1]}"
+            for line in (process / "fdinfo" / fd.name).read_text().splitlines()
+            if line.startswith(("prog_id:", "link_id:"))}
+
+
+def _mapped(process: Path, shared: set[str]) -> set[str]:
+    """Those of these lines of shared memory whose file a process has in its memory."""
+    if not shared:
+        return set()
+    try:
+        maps = (process / "maps").read_text(errors="replace")
+    except OSError:
+        return set()
+    return {line for line in shared if line.removeprefix("shared memory ") in maps}
 
 
 def runs_alive() -> dict[str, int]:
@@ -82,8 +112,11 @@ def runs_alive() -> dict[str, int]:
 
 
 def left_since(before: set[str]) -> list[str]:
-    """What is there and was not, after the kernel has had time to put things away."""
+    """What is there and was not, after the kernel has had time to put things away. An object that
+    is missing from one look has gone, and what comes later is another run's."""
     deadline = time.monotonic() + SETTLE_S
-    while (new := look() - before) and time.monotonic() < deadline:
+    left = look() - before
+    while left and time.monotonic() < deadline:
         time.sleep(0.1)
-    return sorted(new)
+        left &= look()
+    return sorted(left)
