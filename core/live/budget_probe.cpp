@@ -3,63 +3,24 @@
 
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "engine/network.hpp"
+#include "live/chain_source.hpp"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
-#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {
 
 constexpr int kChains = 2, kHops = 4, kLanes = 2;  // a lane is a way through a chain's switches
-constexpr std::uint16_t kPorts = 2 * kLanes, kFirstUsid = 0xe801;
-constexpr std::size_t kHeader = 14 + 40 + 16, kPayload = 2048;
+constexpr std::uint16_t kPorts = 2 * kLanes;
+constexpr std::size_t kPayload = 2048;
 constexpr double kFirst = 50'000, kFaster = 1.3;
 constexpr int kTries = 4;  // a burst of the machine's other work spoils one, not all
 constexpr auto kSettle = std::chrono::milliseconds(20), kStep = std::chrono::milliseconds(120);
-
-// One lane's packets, evenly spaced.
-class Source final : public EventHandler {
- public:
-  Source(Network& network, NodeId host, int lane, std::span<const std::uint8_t> payload)
-      : network_(network), host_(host), payload_(payload), id_(network.events().add(*this)) {
-    header_.fill(0);
-    header_[0] = 0x06, header_[12] = 0x86, header_[13] = 0xdd;  // Ethernet, to IPv6
-    std::uint8_t* ip = &header_[14];
-    ip[0] = 0x60, ip[6] = 17, ip[7] = 64, ip[8] = 0xfd, ip[23] = 1, ip[24] = 0xfc;
-    const int usid = kFirstUsid + lane;
-    for (int i = 0; i < kHops; ++i) {
-      ip[28 + 2 * i] = static_cast<std::uint8_t>(usid >> 8);
-      ip[29 + 2 * i] = static_cast<std::uint8_t>(usid);
-    }
-    ip[28 + 2 * kHops] = 0x40;
-  }
-  void set_gap(Picoseconds gap) { gap_ = gap; }
-  void start(Picoseconds at) { network_.events().schedule(at, id_); }
-  void on_event(std::uint64_t, Picoseconds now) override {
-    PacketPtr p = network_.pool().allocate();
-    p->header_length = kHeader;
-    std::memcpy(p->header.data(), header_.data(), kHeader);
-    p->payload = {payload_.data(), static_cast<std::uint32_t>(payload_.size()), 0, PayloadKind::region};
-    p->wire_length = kHeader + kPayload;
-    p->ideal = now;
-    network_.egress(host_, 0)->offer(std::move(p), now);
-    network_.events().schedule(now + gap_, id_);
-  }
-
- private:
-  Network& network_;
-  NodeId host_;
-  std::span<const std::uint8_t> payload_;
-  Picoseconds gap_ = seconds(1);
-  ObjectId id_;
-  std::array<std::uint8_t, kHeader> header_;
-};
 
 // Chains of kHops switches, each with kLanes lanes from a host of its own to another.
 class Bed {
@@ -67,12 +28,7 @@ class Bed {
   Bed() : payload_(kPayload, 0x5a) {
     // The rate is never what limits a step.
     const LinkConfig link{.rate = gigabits(10), .delay = microseconds(100)};
-    ForwardBatch tables;
-    tables.generation = 1;
-    for (std::uint16_t lane = 0; lane < kLanes; ++lane) {
-      tables.own_ua.push_back({{usid_block(0), static_cast<std::uint16_t>(kFirstUsid + lane)},
-                               static_cast<SwitchPort>(2 * lane + 1)});
-    }
+    const ForwardBatch tables = chain_tables(kLanes);
     std::vector<LivePort> ports;
     std::vector<LiveSwitch> switches;
     namespaces_.reserve(kChains * kHops);  // ports point at them
@@ -94,7 +50,7 @@ class Bed {
           end = {node, static_cast<std::uint16_t>(2 * lane + 1)};
         }
         network_.connect(end, {to, 0}, link, link);
-        sources_.push_back(std::make_unique<Source>(network_, from, lane, payload_));
+        sources_.push_back(std::make_unique<ChainSource>(network_, from, lane, kHops, payload_));
       }
     }
     fabric_ = std::make_unique<LiveFabric>(ports, switches, LiveFabricConfig{});
@@ -131,7 +87,7 @@ class Bed {
   std::vector<std::uint8_t> payload_;
   Network network_{1};
   std::vector<Netns> namespaces_;
-  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::unique_ptr<ChainSource>> sources_;
   std::unique_ptr<LiveFabric> fabric_;
   std::unique_ptr<LiveLoop> loop_;
 };

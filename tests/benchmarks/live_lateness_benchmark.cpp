@@ -11,14 +11,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "live/chain_source.hpp"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
-#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {
@@ -27,49 +26,7 @@ constexpr int kSwitches = 16, kPorts = 4, kHops = 4;
 constexpr int kFlows = kSwitches / kHops * (kPorts / 2);
 constexpr double kSeconds = 5;
 constexpr double kGoalMicroseconds = 100;
-constexpr std::size_t kHeader = 14 + 40 + 16, kPayload = 1024;
-
-// A constant bit rate of packets along one chain of switches.
-class Source final : public EventHandler {
- public:
-  Source(Network& network, NodeId host, std::span<const std::uint8_t> payload, Picoseconds gap)
-      : network_(network),
-        host_(host),
-        payload_(payload),
-        gap_(gap),
-        id_(network.events().add(*this)) {
-    header_.fill(0);
-    header_[0] = 0x06, header_[12] = 0x86, header_[13] = 0xdd;
-    std::uint8_t* ip = &header_[14];
-    ip[0] = 0x60, ip[6] = 17, ip[7] = 64, ip[8] = 0xfd, ip[23] = 1, ip[24] = 0xfc;
-    for (int i = 0; i < kHops; ++i) ip[28 + 2 * i] = 0xe8, ip[29 + 2 * i] = 0x01;
-    ip[28 + 2 * kHops] = 0x40;
-  }
-  void start(Picoseconds at) { network_.events().schedule(at, id_); }
-  // Which lane of the first switch: its uA leaves by the port beside.
-  void set_lane(int lane) {
-    for (int i = 0; i < kHops; ++i) header_[14 + 29 + 2 * i] = static_cast<std::uint8_t>(lane + 1);
-  }
-  void on_event(std::uint64_t, Picoseconds now) override {
-    PacketPtr p = network_.pool().allocate();
-    p->header_length = kHeader;
-    std::memcpy(p->header.data(), header_.data(), kHeader);
-    p->payload = {payload_.data(), static_cast<std::uint32_t>(payload_.size()), 0,
-                  PayloadKind::region};
-    p->wire_length = kHeader + kPayload;
-    p->ideal = now;
-    network_.egress(host_, 0)->offer(std::move(p), now);
-    network_.events().schedule(now + gap_, id_);
-  }
-
- private:
-  Network& network_;
-  NodeId host_;
-  std::span<const std::uint8_t> payload_;
-  Picoseconds gap_;
-  ObjectId id_;
-  std::array<std::uint8_t, kHeader> header_;
-};
+constexpr std::size_t kPayload = 1024;
 
 // Processes that stream through memory until they are killed.
 class Hogs {
@@ -106,12 +63,7 @@ void Lateness(benchmark::State& state) {
   netns.reserve(kSwitches);
   Network network(1);
   const LinkConfig link{.rate = gigabits(1), .delay = microseconds(100)};
-  ForwardBatch tables;
-  tables.generation = 1;
-  for (std::uint16_t lane = 0; lane < kPorts / 2; ++lane) {
-    tables.own_ua.push_back({{usid_block(0), static_cast<std::uint16_t>(0xe801 + lane)},
-                              static_cast<SwitchPort>(2 * lane + 1)});
-  }
+  const ForwardBatch tables = chain_tables(kPorts / 2);
   std::vector<LivePort> ports;
   std::vector<LiveSwitch> switches;
   std::vector<NodeId> nodes;
@@ -126,7 +78,7 @@ void Lateness(benchmark::State& state) {
     }
     switches.push_back({.node = nodes.back(), .netns = &netns.back(), .tables = tables.pack()});
   }
-  std::vector<std::unique_ptr<Source>> sources;
+  std::vector<std::unique_ptr<ChainSource>> sources;
   const Picoseconds gap = seconds(1).scaled(kFlows * kHops / passes_per_second);
   for (int flow = 0; flow < kFlows; ++flow) {
     const int lane = flow % (kPorts / 2), chain = flow / (kPorts / 2);
@@ -138,8 +90,8 @@ void Lateness(benchmark::State& state) {
       from = {s, static_cast<std::uint16_t>(2 * lane + 1)};
     }
     network.connect(from, {b, 0}, link, link);
-    sources.push_back(std::make_unique<Source>(network, a, payload, gap));
-    sources.back()->set_lane(lane);
+    sources.push_back(std::make_unique<ChainSource>(network, a, lane, kHops, payload));
+    sources.back()->set_gap(gap);
     sources.back()->start(milliseconds(20) + gap.scaled(static_cast<double>(flow) / kFlows));
   }
   LiveFabric fabric(ports, switches);
