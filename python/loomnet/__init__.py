@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from loomnet.faults.model import reorder as reorder
     from loomnet.faults.model import step as step
     from loomnet.jobs.circuit_control import CircuitControl as CircuitControl
+    from loomnet.jobs.collectives import AllGather as AllGather
+    from loomnet.jobs.collectives import AllReduce as AllReduce
+    from loomnet.jobs.collectives import AllToAll as AllToAll
+    from loomnet.jobs.collectives import Broadcast as Broadcast
+    from loomnet.jobs.collectives import Reduce as Reduce
+    from loomnet.jobs.collectives import ReduceScatter as ReduceScatter
+    from loomnet.jobs.collectives import SendRecv as SendRecv
     from loomnet.jobs.flows import Flows as Flows
     from loomnet.jobs.flows import Incast as Incast
     from loomnet.jobs.flows import Permutation as Permutation
     from loomnet.jobs.graphs import Trace as Trace
-    from loomnet.jobs.model import AllGather as AllGather
-    from loomnet.jobs.model import AllReduce as AllReduce
-    from loomnet.jobs.model import AllToAll as AllToAll
-    from loomnet.jobs.model import Broadcast as Broadcast
-    from loomnet.jobs.model import Reduce as Reduce
-    from loomnet.jobs.model import ReduceScatter as ReduceScatter
-    from loomnet.jobs.model import SendRecv as SendRecv
     from loomnet.jobs.model import TorchJob as TorchJob
     from loomnet.jobs.model_job import ModelJob as ModelJob
     from loomnet.jobs.moe_job import MoeJob as MoeJob
@@ -84,8 +84,7 @@ _HOMES = {
     "faults.burst_rows": ("bursts",),
     "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",
                      "iterations"),
-    "jobs.model": (
-        "TorchJob",
+    "jobs.collectives": (
         "AllReduce",
         "AllToAll",
         "AllGather",
@@ -94,6 +93,7 @@ _HOMES = {
         "Reduce",
         "SendRecv",
     ),
+    "jobs.model": ("TorchJob",),
     "jobs.circuit_control": ("CircuitControl",),
     "jobs.model_job": ("ModelJob",),
     "jobs.moe_job": ("MoeJob",),

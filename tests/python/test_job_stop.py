@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet.jobs.model import COLLECTIVES
+from loomnet.jobs.collectives import COLLECTIVES
 from loomnet.labs.foresight import most_flows, most_rounds
 from loomnet.running.virtual_clock import VirtualRunner
 

@@ -18,9 +18,10 @@ from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
+from loomnet.jobs.collectives import Collective
 from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.graphs import ConnectionMatrix
-from loomnet.jobs.model import MOST_COUNT, Collective, Count, Job, Seed
+from loomnet.jobs.model import MOST_COUNT, Count, Job, Seed
 from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at

@@ -16,7 +16,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.base.units import Size, Time
 from loomnet.fabrics.model import Fabric
-from loomnet.jobs.model import (
+from loomnet.jobs.collectives import (
     AllGather,
     AllReduce,
     AllToAll,

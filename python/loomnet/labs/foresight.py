@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from loomnet.base.number_text import number_text
 from loomnet.base.units import Rate, Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES, MIN_QUEUE_PACKETS
-from loomnet.jobs.flows import Flows, Incast, Permutation
-from loomnet.jobs.model import (
+from loomnet.jobs.collectives import (
     AllGather,
     AllReduce,
     AllToAll,
     Collective,
-    Job,
     ReduceScatter,
     SendRecv,
-    TorchJob,
 )
+from loomnet.jobs.flows import Flows, Incast, Permutation
+from loomnet.jobs.model import Job, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.binding_limits import small_queues, small_windows
 from loomnet.labs.silent_rings import silent_rings

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
-from loomnet.jobs.model import COLLECTIVES, TorchJob
+from loomnet.jobs.collectives import COLLECTIVES
+from loomnet.jobs.model import TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.foresight import most_flows
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding

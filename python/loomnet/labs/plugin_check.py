@@ -21,7 +21,7 @@ from loomnet.base.units import Time
 from loomnet.fabrics.clos import two_tier
 from loomnet.fabrics.model import Fabric
 from loomnet.faults import model as faults
-from loomnet.jobs.model import AllReduce
+from loomnet.jobs.collectives import AllReduce
 from loomnet.labs.lab import Lab
 from loomnet.plugins.assignments import Assigner, circuits_of
 from loomnet.plugins.congestions import METHODS, REQUIRED, failure_of

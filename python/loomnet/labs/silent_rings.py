@@ -9,7 +9,7 @@ from typing import Any
 
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Size
-from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter
+from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.running.rings import PROGRAM, ring_ways

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import loomnet._core as _core
-from loomnet.jobs.model import RingCollective
+from loomnet.jobs.collectives import RingCollective
 from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
 

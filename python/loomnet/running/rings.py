@@ -12,8 +12,9 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
+from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
 from loomnet.jobs.flows import Flows
-from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
+from loomnet.jobs.model import TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.running.job_request import JobRequest

@@ -15,9 +15,10 @@ from loomnet.base import bounds
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.jobs.collectives import COLLECTIVES, Collective, RingCollective, SendRecv
 from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.graphs import ConnectionMatrix, Trace
-from loomnet.jobs.model import COLLECTIVES, Collective, Job, RingCollective, SendRecv
+from loomnet.jobs.model import Job
 from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
@@ -49,14 +50,15 @@ class Traffic(Protocol):
     def done(self) -> bool: ...
     @property
     def ended_ps(self) -> int:
-        """When the last of it ended; of a job that is done."""
+        """When the job's last transfer or task ended. Valid once the job is done."""
         ...
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
         """(begin, end) of rank 0's finished iterations, without the first `since`."""
         ...
     def errors(self) -> list[RunFault]: ...
     def check(self) -> None:
-        """Called whenever the engine has stopped: raises what code of a user's has raised in it."""
+        """Called whenever the engine has stopped. Raises the exception that a user's code, which
+        the engine called meanwhile, has raised."""
         ...
     def wrong(self) -> int | None:
         """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
@@ -117,8 +119,7 @@ class CollectiveTraffic(RankTraffic):
 
 
 class CoreTraffic:
-    """What Python asks alike of each kind of traffic in the engine, which starts all that follows
-    by itself."""
+    """The methods that are the same for each kind of traffic that runs entirely in the engine."""
 
     core: Any
 
@@ -131,7 +132,7 @@ class CoreTraffic:
         return self.core.ended_ps
 
     def check(self) -> None:
-        """No code of a user's runs in the engine for it."""
+        """Does nothing: the engine calls no user's code for this traffic."""
 
     def experts(self) -> None:
         return None

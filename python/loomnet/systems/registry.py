@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
-from loomnet.jobs.model import Job, RingCollective
+from loomnet.jobs.collectives import RingCollective
+from loomnet.jobs.model import Job
 from loomnet.systems.transport import Transport
 
 _OTHERS = ("registry", "transport")

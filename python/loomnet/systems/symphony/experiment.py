@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from loomnet.base.units import Size, Time
 from loomnet.fabrics.ecn import Ecn
 from loomnet.faults.burst_rows import bursts
-from loomnet.jobs.model import AllReduce
+from loomnet.jobs.collectives import AllReduce
 from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.systems.roce import host_parameters
 from loomnet.systems.symphony.bound import FluidGain, fluid_gain
