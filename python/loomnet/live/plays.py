@@ -6,14 +6,14 @@ import time
 from typing import Any, Protocol
 
 from loomnet.base import rank_environment as rank_env
-from loomnet.jobs.model import TorchJob
 from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
 from loomnet.live.ranks_stall import RanksStall
-from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.measures.run_data import RunData, RunFault
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
-from loomnet.running.torch_ranks import RankJob, environment_of_ranks
+from loomnet.running.torch_play import TorchPlay
+from loomnet.running.torch_ranks import environment_of_ranks
 from loomnet.running.traffic_play import TrafficClock, TrafficPlay
 from loomnet.systems.transport import Notes
 
@@ -69,23 +69,22 @@ class LiveTraffic(TrafficPlay):
         return stalled(self) if self.stall.over(self, flows=True) else None
 
 
-class LiveTorch(Play):
+class LiveTorch(TorchPlay):
     """One TorchJob whose ranks live in their hosts' namespaces."""
 
     clock: HostsClock
 
     def __init__(self, clock: HostsClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
-        assert isinstance(asked.job, TorchJob)
-        self.torch, self.live = asked.job, clock.live
+        self.live = clock.live
         self.stall = RanksStall(asked.stall_after, dilation=request.dilation,
-                                named=asked.job.stall_timeout != "auto")
+                                named=self.torch.stall_timeout != "auto")
         self.works_of = [0] * len(self.placement)  # operations of each rank that have ended
         self.left: float | None = None  # wall time at which all ranks had left the network
         self.unfinished: list[tuple[int, str]] = []
 
     def prepare(self) -> None:
-        self.ranks = RankJob(self.engine, self.request, self.asked)
+        super().prepare()
         for bridge in self.ranks.bridges:
             self.live.add_rank(bridge, self.asked.number)
 
@@ -106,18 +105,6 @@ class LiveTorch(Play):
         assert self.ranks.group is not None
         for rank in self.ranks.group.ranks:
             self.live.name_rank(rank.process.pid)
-
-    @property
-    def origin_ps(self) -> int | None:
-        return self.ranks.origin_ps
-
-    @property
-    def unless_it_steps_ps(self) -> int | None:
-        return self.ranks.zero.unless_it_steps_ps
-
-    def decide_origin(self) -> None:
-        if hasattr(self, "ranks"):
-            self.ranks.zero.decide()
 
     def wait(self, seconds: float) -> None:
         """Until a rank's process ends, so long at most."""
@@ -160,21 +147,11 @@ class LiveTorch(Play):
             for bridge in ranks.bridges:
                 self.live.stop_at(bridge, step)
 
-    def outcome(self) -> tuple[Ending, str | None] | None:
-        ranks = self.ranks
-        if ranks.failed:
-            self.decide_origin()
-            self.errors.append(ranks.failure(self.now()))
-            return "failed", ranks.reason(self.errors)
-        if ranks.running:
-            return None
-        self.decide_origin()
-        if not self.errors:
-            self.errors += ranks.unfinished(self.unfinished, self.now())
-        if not self.errors:
-            self.errors += ranks.off_network(self.works_of, self.run_counters()["payload"],
-                                             self.now())
-        return ("failed", ranks.reason(self.errors)) if self.errors else ("finished", None)
+    def unfinished_works(self) -> list[tuple[int, str]]:
+        return self.unfinished
+
+    def ended_works(self) -> list[int]:
+        return self.works_of
 
     def trouble(self, stop: str) -> str | None:
         if self.left is None and self.ranks.left:
@@ -189,18 +166,12 @@ class LiveTorch(Play):
                 f"ranks have left the network but not ended for {EXIT_S:g} s")
         return None
 
-    def wall_is_over(self, reason: str) -> None:
-        self.stalled(self.everybody(reason))
-
     @property
     def operations(self) -> list[str]:
-        """As of the last look: the engine's own thread writes what the bridges hold."""
+        """The operation of each rank as of the last look. The bridges themselves cannot be read
+        now, since the engine's thread writes to them."""
         names = [name for _, name in self.unfinished]
         return names + [""] * (len(self.placement) - len(names))
-
-    def everybody(self, head: str) -> str:
-        """A message with every rank's operation and Python stack."""
-        return self.ranks.everybody(head, self.operations)
 
     def steps(self) -> tuple[list[dict[str, str]], str | None]:
         self.ranks.read_log()
@@ -215,11 +186,7 @@ class LiveTorch(Play):
         spans = [span for host in data.hosts.values() for span in host.work]
         data.completion_ps = (max(end for _, end, _ in spans) - min(begin for begin, *_ in spans)
                               if spans else None)
-        self.ranks.read_log(to_end=True)
-        data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
-        data.no_iterations = self.ranks.no_iterations
-        data.experts = self.ranks.experts()
-        data.ring_steps = self.ranks.ring_steps(origin_ps)
+        super().fill(data, origin_ps)
 
     def notes(self) -> Notes:
         return self.ranks.notes()

@@ -11,16 +11,17 @@ from typing import Any, Protocol
 from loomnet.base import rank_environment as rank_env
 from loomnet.base.names import joined_ranks
 from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
-from loomnet.jobs.model import TorchJob
-from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.measures.run_data import RunData, RunFault
 from loomnet.processes.journal import RunLock
 from loomnet.processes.rank_watch import SILENCE_S, Movement
 from loomnet.running.job_request import JobRequest
-from loomnet.running.play import FOREVER, Play, PlayClock
+from loomnet.running.play import FOREVER, PlayClock
 from loomnet.running.request import RunRequest
-from loomnet.running.torch_ranks import RankJob, environment_of_ranks
+from loomnet.running.torch_play import TorchPlay
+from loomnet.running.torch_ranks import environment_of_ranks
 from loomnet.systems.transport import Notes
 
+DRAIN_S = 5.0  # that the other ranks have to end after one has failed
 LONGEST_POLL_PS = 10**9  # of a poll that finds nothing; a longer pause is a time limit
 
 
@@ -67,14 +68,13 @@ class RankClock(PlayClock, Protocol):
         ...
 
 
-class VirtualTorch(Play):
+class VirtualTorch(TorchPlay):
     """One TorchJob on the virtual clock."""
 
     clock: RankClock
 
     def __init__(self, clock: RankClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
-        self.torch = torch_job(asked)
         self.progress_ps = 0  # engine time at which the job last got on
         self.limit_ps = 0     # … and the latest time limit of a script that was awaited since
         self.works = self.payload = 0
@@ -92,9 +92,6 @@ class VirtualTorch(Play):
             self.computes = [encoded(self.torch.compute)] * len(self.placement)
         self.longest_compute_ps = max(map(longest_pause, self.computes), default=0)
 
-    def prepare(self) -> None:
-        self.ranks = RankJob(self.engine, self.request, self.asked)
-
     def start(self) -> None:
         self.places = [self.clock.add_rank(bridge, self.asked.number)
                        for bridge in self.ranks.bridges]
@@ -109,18 +106,6 @@ class VirtualTorch(Play):
     @property
     def unstarted(self) -> str:
         return "all ranks were started"
-
-    @property
-    def origin_ps(self) -> int | None:
-        return self.ranks.origin_ps
-
-    @property
-    def unless_it_steps_ps(self) -> int | None:
-        return self.ranks.zero.unless_it_steps_ps
-
-    def decide_origin(self) -> None:
-        if hasattr(self, "ranks"):
-            self.ranks.zero.decide()
 
     # --- the run ----------------------------------------------------------------------------------
     def horizon(self) -> int:
@@ -154,28 +139,16 @@ class VirtualTorch(Play):
     def told(self) -> bool:
         return self.was_told
 
-    def outcome(self) -> tuple[Ending, str | None] | None:
-        if self.ranks.failed:  # asked first: the rank that fails may be the last
-            self.drain()
-            self.decide_origin()
-            self.errors.append(self.ranks.failure(self.now()))
-            return "failed", self.ranks.reason(self.errors)
-        if self.ranks.running:
-            return None
-        self.decide_origin()
-        if not self.errors:
-            self.errors += self.ranks.unfinished(
-                [(bridge.unfinished_works(self.clock.now_ps), bridge.under_way)
-                 for bridge in self.ranks.bridges], self.now())
-        if not self.errors:
-            self.errors += self.ranks.off_network(
-                [bridge.finished_works + bridge.failed_works for bridge in self.ranks.bridges],
-                self.run_counters()["payload"], self.now())
-        return ("failed", self.ranks.reason(self.errors)) if self.errors else ("finished", None)
+    def unfinished_works(self) -> list[tuple[int, str]]:
+        return [(bridge.unfinished_works(self.clock.now_ps), bridge.under_way)
+                for bridge in self.ranks.bridges]
 
-    def drain(self, seconds: float = 5.0) -> None:
+    def ended_works(self) -> list[int]:
+        return [bridge.finished_works + bridge.failed_works for bridge in self.ranks.bridges]
+
+    def drain(self) -> None:
         """Lets the others hear of a failure, so that theirs is a named error in their logs."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + DRAIN_S
         while self.ranks.running and time.monotonic() < end:
             for number, bridge in enumerate(self.ranks.bridges):
                 if bridge.state == "gone":
@@ -267,9 +240,6 @@ class VirtualTorch(Play):
             return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)")
         return None
 
-    def wall_is_over(self, reason: str) -> None:
-        self.stalled(self.everybody(reason))
-
     def unstick(self) -> bool:
         """Every rank waits and nothing is under way: whether anything may still come of it."""
         if self.give_up_gone():
@@ -293,10 +263,6 @@ class VirtualTorch(Play):
     @property
     def operations(self) -> list[str]:
         return [bridge.under_way for bridge in self.ranks.bridges]
-
-    def everybody(self, head: str) -> str:
-        """A message with every rank's operation and Python stack."""
-        return self.ranks.everybody(head, self.operations)
 
     def note_outside(self) -> None:
         """The first time that emulated time has to go with the machine's clock, the stacks of the
@@ -337,11 +303,7 @@ class VirtualTorch(Play):
             self.clock.ranks.leave(place)
 
     def fill(self, data: RunData, origin_ps: int) -> None:
-        self.ranks.read_log(to_end=True)
-        data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
-        data.no_iterations = self.ranks.no_iterations
-        data.experts = self.ranks.experts()
-        data.ring_steps = self.ranks.ring_steps(origin_ps)
+        super().fill(data, origin_ps)
         if isinstance(self.torch.compute, MeasuredCompute) or self.strays:
             data.deterministic = False
 
@@ -362,7 +324,8 @@ class VirtualTorch(Play):
         return found
 
     def name_strays(self) -> str:
-        """How many, and of each rank the names of the threads, as its log tells them."""
+        """Text for a note: how many threads began to communicate while emulated time passed, and
+        for each rank their names, which the rank's log has."""
         assert self.ranks.group is not None
         named = []
         for rank, bridge in zip(self.ranks.group.ranks, self.ranks.bridges, strict=True):
@@ -374,8 +337,3 @@ class VirtualTorch(Play):
     @property
     def strays(self) -> int:
         return sum(bridge.strays for bridge in self.ranks.bridges)
-
-
-def torch_job(asked: JobRequest) -> TorchJob:
-    assert isinstance(asked.job, TorchJob)
-    return asked.job
