@@ -65,7 +65,11 @@ def test_while_a_capture_is_not_read(loomnet):
         capture.kill()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.25, 0.4])
+soak = pytest.mark.soak
+
+
+@pytest.mark.parametrize("delay", [pytest.param(0.0, marks=soak), 0.1,
+                                   pytest.param(0.25, marks=soak), 0.4])
 def test_during_bring_up(loomnet, delay):
     run = loomnet.live("flow", "size=200 MB")
     run.until("XDP switches")
@@ -76,7 +80,7 @@ def test_during_bring_up(loomnet, delay):
     assert "PATH" not in run.output and "annot find" not in run.output, run.output
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.15, 0.3])
+@pytest.mark.parametrize("delay", [0.0, pytest.param(0.15, marks=soak), 0.3])
 def test_before_the_run_begins_it_is_one_line(loomnet, delay):
     """The signal comes while the command imports modules, or during the bring-up."""
     run = loomnet.start("run", f"{SCENARIOS}::flow", "--clock", "live", "--set", "size=200 MB",
@@ -135,8 +139,11 @@ def test_typed_again_and_again_it_still_leaves_nothing(loomnet):
     assert "Traceback" not in run.output and "is left" not in run.output, run.output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
-                                    signal.SIGUSR1, signal.SIGALRM])
+# All of them end a run by one handler; test_live_lab.py sends others in turn to an open lab.
+@pytest.mark.parametrize("number", [
+    signal.SIGTERM, signal.SIGHUP,
+    *(pytest.param(each, marks=soak) for each in (signal.SIGQUIT, signal.SIGUSR1,
+                                                  signal.SIGALRM))])
 def test_a_polite_kill_is_as_good(loomnet, number):
     run = loomnet.live("flow", "size=200 MB")
     run.until(TRAFFIC)

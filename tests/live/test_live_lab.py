@@ -99,7 +99,7 @@ SCRIPT = """
     (signal.SIGINT, "up", 0.1, -signal.SIGINT),
     (signal.SIGTERM, "up", 0.1, 128 + signal.SIGTERM),
     (signal.SIGQUIT, "up", 0.1, 128 + signal.SIGQUIT),
-    (signal.SIGALRM, "up", 0.1, 128 + signal.SIGALRM),
+    pytest.param(signal.SIGALRM, "up", 0.1, 128 + signal.SIGALRM, marks=pytest.mark.soak),
     (signal.SIGINT, "begin", 1.0, -signal.SIGINT),  # somewhere in bring-up
 ])
 def test_signals_leave_nothing(uses_machine, tmp_path, number, after, delay, status):

@@ -90,8 +90,9 @@ def check_edge(probe, at, *, lit_after):
     assert (before, after) == ({not lit_after}, {lit_after})
 
 
-@placed
-@pytest.mark.parametrize("dilation", [1, 4])
+@pytest.mark.parametrize(("dilation", "placement"), [
+    (1, "engine"), (1, "xdp"), (1, "tc"), (4, "xdp"),
+    *(pytest.param(4, each, marks=pytest.mark.soak) for each in ("engine", "tc"))])
 def test_dark_time_and_circuits_that_stay(uses_machine, dilation, placement):
     # Without carrier events the kernel sends on while it is dark: each packet is seen lost.
     with ln.lab(star(6, circuits=[("h0", "h1"), ("h2", "h3"), ("h4", "h5")], profile="sim25",

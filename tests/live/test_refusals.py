@@ -83,7 +83,8 @@ def test_too_little_memory_may_be_locked(loomnet):
     refused(loomnet, run, "AF_XDP memory of 64 MiB", "ulimit -l unlimited")
 
 
-@pytest.mark.parametrize("most", [20, 40, 64, 70, 80, 100])
+@pytest.mark.parametrize("most", [20, *(pytest.param(most, marks=pytest.mark.soak)
+                                        for most in (40, 70, 80)), 64, 100])
 def test_few_descriptors(loomnet, most):
     """One clear line, wherever in the bring-up they run out; root alone may have more."""
     few = ["prlimit", f"--nofile={most}:{most}"]

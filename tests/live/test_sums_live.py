@@ -45,7 +45,7 @@ def resent(r):
 
 
 def seeds(request):
-    return range(20 if request.config.getoption("--soak") else 2)
+    return range(20 if request.config.getoption("--soak") else 1)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

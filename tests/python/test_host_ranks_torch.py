@@ -61,6 +61,7 @@ def test_a_host_that_is_not_full_says_so_to_its_ranks(tmp_path):
                                             ["2", "2", "3", "h0"], ["3", "0", "1", "h1"]]
 
 
+@pytest.mark.soak  # test_real_ranks.py does it with a rank on each host
 def test_a_seed_gives_the_same_times(tmp_path):
     first, second = (run(tmp_path / str(n), fabric(2, 2), job()) for n in range(2))
     assert first.data.completion_ps == second.data.completion_ps
@@ -91,7 +92,7 @@ def test_two_jobs_on_the_same_hosts_each_learn_as_alone(tmp_path):
         assert {digest for digest, *_ in lines(own)} == alone
 
 
-@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("rank", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_a_rank_that_dies_is_named_beside_another_on_its_host(tmp_path, rank):
     result = run(tmp_path, fabric(2, 2), job(args=["--dies", str(rank)]))
     assert result.data.ended == "failed"

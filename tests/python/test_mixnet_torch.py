@@ -34,13 +34,17 @@ def every_rank(r, pattern, world=8):
     return [bool(r.logged(rank, pattern)) for rank in range(world)]
 
 
-@pytest.mark.parametrize("shape", [
-    dict(servers=4, gpus=4, ranks=2, alpha=3),
-    dict(servers=2, gpus=4, ranks=4, alpha=2),
-    dict(servers=2, gpus=8, ranks=4, alpha=6),
-], ids=["prototype", "a rank for each NIC", "two electrical NICs"])
-@pytest.mark.parametrize("control", [dict(rule="skip"), dict(rule="share", split="weighted")],
-                         ids=["skip", "share, weighted"])
+PROTOTYPE = dict(servers=4, gpus=4, ranks=2, alpha=3)
+A_RANK_FOR_EACH_NIC = dict(servers=2, gpus=4, ranks=4, alpha=2)
+TWO_ELECTRICAL_NICS = dict(servers=2, gpus=8, ranks=4, alpha=6)
+SKIP, WEIGHTED = dict(rule="skip"), dict(rule="share", split="weighted")
+
+
+# Each shape and each control by default; with --soak each shape under each control.
+@pytest.mark.parametrize(("shape", "control"), [
+    (PROTOTYPE, WEIGHTED), (A_RANK_FOR_EACH_NIC, SKIP), (TWO_ELECTRICAL_NICS, WEIGHTED),
+    *(pytest.param(*each, marks=pytest.mark.soak) for each in (
+        (PROTOTYPE, SKIP), (A_RANK_FOR_EACH_NIC, WEIGHTED), (TWO_ELECTRICAL_NICS, SKIP)))])
 def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, control):
     r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(**control))
     assert r["errors"] == 0
@@ -154,15 +158,17 @@ def test_policies_that_patch_less(tmp_path, repatch):
     assert all(every_rank(r, r"(?P<all>exact 8)"))
 
 
-def test_a_sum_has_the_same_bits_on_every_fabric(tmp_path):
+def test_a_sum_has_the_same_bits_on_every_fabric(tmp_path, request):
+    """A panel with circuits, and a fat tree; with --soak the hybrid's electrical network too."""
     lines = []
-    for name, network in (("light", dict(circuits=ln.CircuitControl())),
-                          ("wires", dict(network="fattree")),
-                          ("eps", dict(network="eps_only"))):
+    networks = {"light": dict(circuits=ln.CircuitControl()), "wires": dict(network="fattree")}
+    if request.config.getoption("--soak"):
+        networks["eps"] = dict(network="eps_only")
+    for name, network in networks.items():
         r = run(tmp_path / name, "sums", rounds=5, **network)
         assert r["errors"] == 0
         lines.append([r.logged(rank, r"sum (?P<number>\d+) (?P<bits>\w+)") for rank in range(8)])
-    assert len(lines[0][0]) == 5 and lines[0] == lines[1] == lines[2]
+    assert len(lines[0][0]) == 5 and all(each == lines[0] for each in lines)
     assert all(each == lines[0][0] for each in lines[0])
 
 

@@ -179,30 +179,41 @@ def losses(result):
     return [loss for _, loss in result.loss_curve]
 
 
+@pytest.fixture(scope="module")
+def alone_over_mrc(tmp_path_factory):
+    """What two tests compare with: the job on these two hosts without another one."""
+    return run(tmp_path_factory.mktemp("alone"), ranks(None, hosts=["h0", "h2"]))
+
+
 # Over one transport they are tested live too.
 @pytest.mark.parametrize("second", [pytest.param("mrc", marks=pytest.mark.soak), "roce"])
-def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, second):
+def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, alone_over_mrc,
+                                                                     second):
+    """A recording of both has all of it, and keeps the files of their ranks apart."""
     both = ["h0", "h2"]
-    r = run(tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)])
-    alone = [run(tmp_path, ranks(None, hosts=both, transport=t)) for t in ("mrc", second)]
+    trace = tmp_path / "two.pftrace"
+    r = run(tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)],
+            trace=trace)
+    assert trace.stat().st_size > 10_000
+    alone = [alone_over_mrc, run(tmp_path, ranks(None, hosts=both, transport=second))]
     for name, one in zip("ab", alone, strict=True):
         own = r.job(name)
         assert len(losses(own)) == 6 and losses(own) == losses(one)
         assert own.data.unequal_hashes in (0, None) and own["errors"] == 0
         assert own["jct_s"] > one.data.completion_ps / 1e12  # links are shared
+        assert own.data.ended == "finished"
         assert (own.data.directory / "ranks" / "0.log").exists()
     assert r.data.deterministic
 
 
-def test_pytorch_beside_traffic_on_its_hosts(tmp_path):
+def test_pytorch_beside_traffic_on_its_hosts(tmp_path, alone_over_mrc):
     r = run(tmp_path, [ranks("train", hosts=["h0", "h2"]),
                        ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise")])
-    quiet = run(tmp_path, ranks(None, hosts=["h0", "h2"]))
-    assert losses(r.job("train")) == losses(quiet)
+    assert losses(r.job("train")) == losses(alone_over_mrc)
     assert r["noise.errors"] == 0 and r.job("noise").data.ended == "finished"
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_job_that_fails_leaves_the_others_alone(tmp_path, shared):
     hosts = (["h0", "h1"], ["h0", "h1"] if shared else ["h2", "h3"])
     lab = ln.Lab("fails", seed=1, directory=tmp_path / "runs")
@@ -212,15 +223,6 @@ def test_a_job_that_fails_leaves_the_others_alone(tmp_path, shared):
     assert good.ended == "finished" and len(losses(r.job("good"))) == 6
     (ended,) = lab.report.fidelity
     assert ended.ended == "failed" and ended.reason.startswith("bad: rank 1 ended")
-
-
-def test_a_recording_of_two_jobs_keeps_their_files_apart(tmp_path):
-    trace = tmp_path / "two.pftrace"
-    r = run(tmp_path, [ranks("a", hosts=["h0", "h2"]), ranks("b", hosts=["h0", "h2"])],
-            trace=trace)
-    assert trace.stat().st_size > 10_000
-    for name in "ab":
-        assert r.job(name).data.ended == "finished"
 
 
 def test_the_report_is_valid_json_with_a_job_per_figure(tmp_path):

@@ -165,12 +165,16 @@ def torch_job(tmp_path, body, **options):
                        log=r"step (?P<step>\d+) loss (?P<loss>\S+)", **options)
 
 
-def test_pytorch_time_is_the_clocks(tmp_path):
+def test_pytorch_time_is_the_clocks(tmp_path, request):
     """Over MRC and over the TCP model: time is compute and network, losses and parameters agree,
-    the model has its label in the report, and its clock is repeatable."""
+    and the model has its label in the report. With --soak a second run over the TCP model repeats
+    the first; by default test_real_ranks.py repeats real ranks, and the tests above TCP's times."""
     pytest.importorskip("torch")
     seen = {}
-    for label, transport in (("mrc", "mrc"), ("gloo", "gloo"), ("again", "gloo")):
+    runs = [("mrc", "mrc"), ("gloo", "gloo")]
+    if request.config.getoption("--soak"):
+        runs.append(("again", "gloo"))
+    for label, transport in runs:
         lab = Lab("torch", directory=tmp_path / label)
         options = {"tcp": {"cc": "cubic"}} if transport == "gloo" else {}
         r = lab.run(fabric("400 Gb/s"), torch_job(tmp_path, "for i in range(1, 25): step(i)\n",
@@ -184,11 +188,12 @@ def test_pytorch_time_is_the_clocks(tmp_path):
         assert r.data.fidelity.notes.get("gloo") == (
             "model: TCP, cubic" if transport == "gloo" else None)
     assert "mapped to loomnet (tcp)" in (tmp_path / "gloo" / "ranks" / "0.log").read_text()
-    assert seen["gloo"] == seen["again"]
+    assert seen["gloo"] == seen.get("again", seen["gloo"])
     assert [loss for _, loss in seen["gloo"][1]] == pytest.approx(
         [loss for _, loss in seen["mrc"][1]], rel=1e-5)
 
 
+@pytest.mark.soak  # by default test_endings.py has ranks that raise, with PyTorch and without
 def test_a_rank_that_fails_is_a_named_error(tmp_path):
     pytest.importorskip("torch")
     lab = Lab("fails", directory=tmp_path / "run")
