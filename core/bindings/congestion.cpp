@@ -123,7 +123,7 @@ class PythonControl final : public CongestionControl {
   template <typename Call>
   void guarded(const std::string& what, Call&& inner) {
     if (failed_) return;
-    // What ended one control, Ctrl-C perhaps, ends the run: no other is asked any more.
+    // An exception or Ctrl-C in one control ends the run, so no control is called after it.
     if (pending_fault()) return give_up();
     try {
       const CallUnderWay here;

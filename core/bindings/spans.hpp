@@ -1,4 +1,5 @@
-// Iterations of a job for Python, from a cursor on: what is new costs, not what was.
+// A job's finished iterations as an array for Python: those from number `since` on. A caller that asks again and
+// again gets each iteration once, so the cost of all calls grows with the iterations and not with their square.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +12,11 @@ namespace loomnet {
 struct SpanRow {
   std::int64_t begin_ps, end_ps;
 };
-using Spans = pybind11::array;  // its rows have no name that a stub could say
+using Spans = pybind11::array;  // not array_t<SpanRow>: the Python stub has no name for that type
 inline constexpr const char* kSpansDoc =
     "(begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.";
 
-// `all`: a vector of what has `begin` and `end`.
+// `All`: a vector whose elements have the members `begin` and `end`, both Picoseconds.
 template <class All>
 std::vector<SpanRow> spans_from(const All& all, std::size_t since) {
   std::vector<SpanRow> found;

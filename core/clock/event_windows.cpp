@@ -138,7 +138,7 @@ bool EventQueue::open_window(Picoseconds end) {
 // may observe them.
 bool EventQueue::run_windows(Picoseconds end, std::uint64_t enough) {
   while (open_window(end)) {
-    if (leave_) return false;  // kAnybody's event: nothing of its time's other domains has happened
+    if (leave_) return false;  // stopped by an event of kAnybody, which comes before the domains' events of its time
     while (next_ < end_ || !early_.empty()) {
       // The domain at work comes to its end before the next begins.
       if (next_ < end_ && (early_.empty() || (domain_of(*next_) == domain_ &&

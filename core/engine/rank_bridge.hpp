@@ -95,8 +95,8 @@ class RankBridge final : public NicClient {
   RankPort& port() { return port_; }
   rank::EventFd& engine_wake() { return engine_wake_; }
   RankFault fault() const { return port_.fault(); }
-  // Marks since the last call, but for ring steps, and for works, which are in the host's meter: of these the
-  // begin of the first one alone.
+  // The marks that the rank has made since the last call. Ring steps are in steps(), and begins and ends of works in
+  // the host's meter; of works only the begin of the rank's first one is here.
   std::vector<RankMark> take_marks();
   bool has_marks() const { return !marks_.empty(); }
   // Ring steps that the rank has received, each with its communicator as the channel, where it marks them.

@@ -15,7 +15,8 @@ struct RunCounters {
   std::uint64_t readmitted = 0;     // paths that came back
   std::uint64_t payload = 0;        // bytes that reached these hosts: what stands still in a stall
   bool working = false;             // one of these hosts has an operation under way
-  // Since when no payload has come while work was outstanding; where none is, since when that is so.
+  // The time of the last payload, or if that is later: of the begin of the outstanding work, or where none is
+  // outstanding, of the last work's end.
   Picoseconds quiet_since{};
   std::uint64_t finished = 0;       // operations that ended, well or not
   std::uint64_t paths_good = 0, paths_total = 0;

@@ -48,8 +48,8 @@ void FluidFabric::take_rate(std::uint32_t half) {
   links_.set_rate(half, link.up() ? link.config().rate : BitsPerSecond{});
 }
 
-// Up to the narrowest link the first packet goes ahead of the flow, which then has the narrowest link's rate. The
-// packets that leave the narrowest link last are a full one and the rest.
+// Before the narrowest link the first packet takes its time on each link; then the bytes flow at the narrowest link's
+// rate. Behind it the last packet takes its time on each link, and may have to wait for the full packet before it.
 Picoseconds Route::latency(std::uint64_t bytes, const Frames& frames) const {
   const auto narrowest = std::ranges::min_element(rates, {}, &BitsPerSecond::count);
   const std::uint64_t first = std::min(bytes, frames.full());
@@ -58,7 +58,8 @@ Picoseconds Route::latency(std::uint64_t bytes, const Frames& frames) const {
   for (auto at = rates.begin(); at != narrowest; ++at) found += serialization_time(first, *at);
   if (narrowest == rates.end()) return found;
   for (auto at = std::next(narrowest); at != rates.end(); ++at) {
-    Picoseconds wait{};  // behind the full packet, of which the last one is as far behind as it takes on the narrowest
+    // The last packet leaves the narrowest link one of its own serialization times after the full packet before it.
+    Picoseconds wait{};
     if (at == std::next(narrowest) && bytes > frames.full()) {
       wait = std::max(wait, serialization_time(first, *at) - serialization_time(last, *narrowest));
     }

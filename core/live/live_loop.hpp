@@ -45,7 +45,7 @@ struct LiveLoopConfig {
 class LivePoller {
  public:
   virtual ~LivePoller() = default;
-  // True if there was work. `posts`: takes how long what was found had waited.
+  // True if there was work. Adds to `posts` how long each request that it found had waited.
   virtual bool poll(Picoseconds now, LatenessHistogram& posts) = 0;
 };
 
@@ -64,14 +64,14 @@ class LiveLoop final : public KernelGate {
   auto call(Work work) -> decltype(work()) {
     return commands_.call(std::move(work));
   }
-  // For a command, on the loop's thread: calls `stands`, then stands until `go` is ready. The network is another
-  // thread's meanwhile, so frames that come in are only taken from the sockets, which hold few, and kept.
+  // Called by a command on the loop's thread: calls `stands`, then waits until `go` is ready. Meanwhile another thread
+  // may change the network, so the loop only takes frames from the sockets, which hold few, and keeps them.
   void stand(const std::function<void()>& stands, std::future<void> go);
   bool post(CommandQueue::Command command) { return commands_.post(std::move(command)); }
   // Ends the loop: waits up to 100 ms for packets in the kernel, joins. Idempotent.
   void stop();
   bool running() const { return thread_.joinable(); }
-  // Of the loop, for the kernel; 0 before it runs.
+  // The kernel's id of the loop's thread; 0 before the thread runs.
   pid_t thread_id() const { return thread_id_.load(); }
   const LiveClock& clock() const { return clock_; }
 

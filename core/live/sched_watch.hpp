@@ -24,18 +24,18 @@ class SchedWatch {
     std::int64_t total_ns = 0, longest_ns = 0;
   };
 
-  // Never throws: a kernel that shows no such events leaves missing() with the reason.
+  // Never throws. If the kernel does not show these events, missing() gives the reason.
   SchedWatch();
   ~SchedWatch();
   SchedWatch(const SchedWatch&) = delete;
 
   const std::string& missing() const { return missing_; }
   void watch_engine(pid_t thread);
-  // A process that is named as a rank where it held a processor.
+  // Where this process held a processor, waits() calls the holder "rank".
   void name_rank(pid_t process);
   // All waits since the start, the longest in total first; none after close().
   std::vector<Wait> waits() const;
-  // Detaches: nothing stays in the kernel.
+  // Detaches the program and removes its maps from the kernel.
   void close() { object_.reset(); }
 
  private:

@@ -72,13 +72,13 @@ void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bins_[index] += bytes;
 }
 
-// Both lists are in the order of time, and neither overlaps itself.
+// busy_ and gaps_ are each in the order of time, and no two intervals of one of them overlap.
 std::vector<WorkMeter::Interval> WorkMeter::silences() const {
   std::vector<Interval> found;
   std::size_t gap = 0;
   for (const Interval& each : busy_) {
     while (gap < gaps_.size() && gaps_[gap].end <= each.begin) ++gap;
-    for (std::size_t at = gap; at <= gaps_.size(); ++at) {  // the last is since the last payload
+    for (std::size_t at = gap; at <= gaps_.size(); ++at) {  // at == size: the gap since the last payload
       const Interval quiet = at < gaps_.size() ? gaps_[at] : Interval{last_payload_, each.end};
       if (quiet.begin >= each.end) break;
       const Interval inside{std::max(quiet.begin, each.begin), std::min(quiet.end, each.end)};

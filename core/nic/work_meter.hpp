@@ -66,7 +66,7 @@ class WorkMeter {
   std::uint64_t bytes_ = 0;
   std::vector<Interval> busy_;
   std::vector<Work> work_;
-  std::vector<Interval> gaps_;  // from one payload to the next, where that is long, work or none
+  std::vector<Interval> gaps_;  // long times from one payload to the next, whether or not work was outstanding
   std::vector<std::uint64_t> bins_;
 };
 

@@ -35,8 +35,8 @@ enum class RankFault : std::uint32_t {
   too_many_at_once,       // virtual clock: at one instant
   too_many_per_second,    // live
 };
-// The name of the contract that was broken. Where a script can come to it by itself, also what it did and how to
-// do it otherwise.
+// Says in words which rule the rank has broken, for the error message. If an ordinary script can break the rule, the
+// words also tell what the script did and how to avoid it.
 std::string_view to_string(RankFault fault);
 
 struct RankWork {

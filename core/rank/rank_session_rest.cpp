@@ -16,7 +16,7 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   blocks_.push_back({&waiter, deadline_ps, asked, &done});
   update_state();
   client_.publish();
-  // The progress thread shall look at the quiet threads now, not when its wait is over.
+  // Wakes the progress thread, so that it looks at the quiet threads at once.
   if (virtual_ && idle_ && threads_.some_quiet() && threads_.all_wait()) rank_wake_.raise();
   const auto over = [&] { return done() || left_; };
   if (!timed) {
@@ -35,7 +35,7 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   return done();
 }
 
-// A work is under way, or will be when the rank rests, whose future is held.
+// Whether the script holds the future of a work that is under way, or that starts when the rank rests.
 bool RankSession::awaits_future() const {
   for (const auto& [id, work] : operations_) {
     if (work->wanted) return true;

@@ -66,7 +66,8 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
     }
   }
   void on_arrival(const Arrival&, Picoseconds) override {}
-  // A flow to this host has ended, unless its round has, too, and another one is under way.
+  // The flow of this result, which leads to this host, has ended. If a new round has begun meanwhile, the host knows
+  // of that already.
   void on_event(std::uint64_t index, Picoseconds) override {
     const std::size_t flow = traffic_.results_[index].flow;
     if (traffic_.flows_[flow].result == index) traffic_.tell(flow);
@@ -291,7 +292,8 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   events.schedule(repeat_.rounds > 1 ? latest_end_ : latest_end_ + settle_, id_, kOver);
 }
 
-// At the destination, or while all hosts wait.
+// Lets the destination know that the flow has ended. Called in an event of the destination's host, or while no host is
+// served.
 void FlowTraffic::tell(std::size_t index) {
   Flow& flow = flows_[index];
   if (flow.told) return;
@@ -322,7 +324,8 @@ void FlowTraffic::hold_order(bool hold) {
   hold ? network_.hold_order() : network_.release_order();
 }
 
-// Leaves the order of time while it is certain that the round goes on for many windows.
+// Lets the network serve hosts apart, out of the order of time, until the earliest time at which the round can end, if
+// that is many windows away.
 void FlowTraffic::look_at_order(Picoseconds now) {
   const Picoseconds lookahead = network_.events().lookahead();
   if (over_ || lookahead.count == 0 || flows_.size() < kWorthFlows) return;

@@ -63,7 +63,8 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   // The queue pair must be connected before start(), belongs to the job, and carries one flow at a
   // time. Returns the flow's index.
   std::size_t add(const FlowConfig& flow);
-  // What is added before the only start() is the first round. Throws std::invalid_argument.
+  // The flows that were added so far are the first round, and each round after it has the same flows. Called after the
+  // last add() and before start(), which is then called once. Throws std::invalid_argument.
   void repeat(const FlowRepeat& repeat);
   // Schedules the flows added since the last call. The event queue is stopped, so that run_until returns,
   // - at the end of each round, where there are several: the moment at which its last flow ends;

@@ -88,8 +88,8 @@ struct Arrival {
   std::uint32_t delivered() const { return length - missing.bytes; }
 };
 
-// Ways between two leaves where no arithmetic gives their uSIDs: uSIDs of the switches between the two, a row
-// for each way, all rows of one length.
+// The shortest ways between two leaves of a fabric whose uSIDs follow no arithmetic: a row for each way, with the
+// uSIDs of the switches between the two leaves. All rows have the same length.
 struct ListedWays {
   static constexpr std::size_t kMost = 4;  // uSIDs of a row: an address holds six, the destination's and its leaf's among them
   std::uint8_t length = 0;

@@ -18,8 +18,8 @@ _installed = False
 
 
 def install() -> None:
-    """From here on, where the run has made a file for it. What was loaded before counts too.
-    Idempotent."""
+    """Notes the files that were loaded so far and each file that is opened from here on, if the run
+    has made a file for these notes. Idempotent."""
     global _installed
     path = os.environ.get(READS)
     if not path or _installed:

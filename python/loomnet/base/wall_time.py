@@ -124,8 +124,8 @@ class WallTime:
 
 
 _running: WallTime | None = None  # of the main thread
-# Each says whether a user's code is under way that the engine calls by itself; a plug-in's kind may
-# add one.
+# Functions that say whether the engine is calling a user's code now. A kind of plug-in that the
+# engine calls by itself adds one.
 under_way: list[Callable[[], bool]] = []
 
 

@@ -29,7 +29,8 @@ def _left() -> list[threading.Thread]:
 
 
 def _watch(left: list[threading.Thread], status: int) -> None:
-    """Those of a pool end when Python asks them to, which it does meanwhile."""
+    """Waits PATIENCE_S for these threads: those of an executor end in that time, since Python asks
+    them to when the main thread ends. If others still run, says so and ends the process."""
     threading.Event().wait(PATIENCE_S)
     names = [printable(each.name) for each in left if each.is_alive()]
     if not names:
@@ -51,8 +52,8 @@ def _watch(left: list[threading.Thread], status: int) -> None:
 
 @contextlib.contextmanager
 def exits_named() -> Iterator[None]:
-    """Inside, os._exit() of a scenario or a plug-in is said, and is no success: nothing could be
-    written any more. Children of the process call the real one."""
+    """Inside, a call of os._exit() by a scenario or a plug-in prints a line and ends the process
+    with a failure, since no report has been written. Child processes call the real os._exit()."""
     own, real = os.getpid(), os._exit
 
     def named(status: int) -> None:

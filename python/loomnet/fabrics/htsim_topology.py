@@ -171,7 +171,7 @@ def _clos(
 
 
 def _divided(path: Path, top: dict[str, int], down: int, tiers: int) -> tuple[int, int]:
-    """Pods, and leaves in each."""
+    """How many pods there are, and how many leaves each has."""
     nodes, pod = top["nodes"], top["podsize"]
     if tiers == 3 and nodes == pod:
         raise UsageError(f"{path}: Podsize {pod} is all of Nodes, so that nothing goes by tier 2; "

@@ -104,7 +104,7 @@ class _Trees:
         self._widest: dict[tuple[int, int], float] = {}
 
     def rate(self, hosts: Sequence[int]) -> float:
-        """Of the trees of all planes together."""
+        """What the trees of all planes carry together between these hosts, in bits per second."""
         topology, total = self._plan.topology, 0.0
         for plane in range(self._plan.planes):
             if not all(topology.in_planes(host) for host in hosts):
@@ -116,7 +116,8 @@ class _Trees:
         return total
 
     def _way(self, node: int, root: int) -> float:
-        """Of the widest shortest way: each switch has one way up, which sums and results share."""
+        """The rate of the widest of the shortest ways up to the tree's root: each switch has one
+        way up, which sums and results share."""
         if node == root:
             return float("inf")
         if (node, root) not in self._widest:

@@ -101,7 +101,7 @@ def _solved(starts: Numbers, columns: Numbers, values: Floats, limits: Floats, c
     return solver
 
 
-# --- what is alike --------------------------------------------------------------------------------
+# --- classes of equivalent rows and variables -----------------------------------------------------
 def _alike(program: Program, objective: Floats) -> tuple[Numbers, Numbers]:
     """Classes of rows and of variables such that any two of a class have the same entries towards
     each other class (Grohe et al., "Dimension reduction via colour refinement", ESA 2014)."""

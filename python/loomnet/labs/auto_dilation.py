@@ -1,5 +1,5 @@
-"""What dilation="auto" comes to: the least whole dilation that fits this machine, one for all runs
-of a lab."""
+"""The dilation that dilation="auto" gives: the least whole number at which the lab's first run fits
+this machine, for all runs of the lab."""
 
 from __future__ import annotations
 

@@ -184,7 +184,8 @@ def prepare(
 
 
 def _check_addresses(plan: Plan, asked: JobRequest) -> None:
-    """Raises AddressError where packets of the job say their way and a way of it is too long."""
+    """Raises AddressError where the job's packets carry their way as uSIDs and one of its ways has
+    more switches than an address can hold."""
     job = asked.job
     if not transport(job.transport).by_usids:
         return

@@ -71,7 +71,7 @@ class Ideals:
         return longest
 
     def _messages(self, size: int) -> list[int]:
-        """A flow is so many writes, each a message."""
+        """The bytes of each message of a flow of `size` bytes; a write is a message."""
         full, rest = divmod(size, MESSAGE_BYTES)
         return [MESSAGE_BYTES] * full + [rest] * (rest > 0)
 
@@ -90,7 +90,7 @@ class Ideals:
         return [*alike, *self._frames.cut(sent[-1])]
 
     def _piecewise(self, way: LoneWay, pieces: list[int]) -> int:
-        """Until the last byte has crossed by one path, the widest."""
+        """Least time in which these pieces cross the widest path one after another."""
         *before, (last, _) = self._cut(pieces)
         return (sum(clocking_ps(frame, way.widest_bps) * times for frame, times in before)
                 + way.crossing_ps(last))
@@ -99,7 +99,8 @@ class Ideals:
         return way.crossing_ps(self._frames.ack, back=True)
 
     def _spread(self, ways: list[LoneWay], size: int) -> int:
-        """By all planes and paths: the first packets leave the narrow places side by side."""
+        """Least time in which a flow that is sprayed over all planes and paths crosses: packets
+        pass the narrowest links of all paths side by side."""
         *before, (last, _) = self._cut(self._messages(size))
         return (self._abreast(before, sum(way.rate_bps for way in ways),
                               max(way.fastest_bps for way in ways),
@@ -125,8 +126,8 @@ class Ideals:
 
     # --- beside panels ----------------------------------------------------------------------------
     def _by_any_port(self, source: int, destination: int, size: int) -> int:
-        """Circuits come and go: as if all ports sent together, by whatever joins the hosts at some
-        time of the run."""
+        """A lower bound where circuits come and go: as if all ports sent at the same time, over the
+        circuits and links that join the two hosts at any time of the run."""
         plan, frames, messages = self._plan, self._frames, self._messages(size)
         ports = [plan.links[link].forward for link in plan.hosts[source].ports]
         # The last packet is what is left over, of the message or of its part for a port.

@@ -52,14 +52,15 @@ def not_back(what: str, over: WallTimeOver) -> PluginError:
 
 
 class Pending:
-    """What a plug-in has raised inside an event of the engine, which has no way up for it: it waits
-    for the next look. Meanwhile no plug-in that shares this object is asked."""
+    """Keeps the exception that a plug-in has raised inside an event of the engine, since it cannot
+    pass through the engine: the run loop raises it at its next look. Until then no plug-in that
+    shares this object is called."""
 
     def __init__(self) -> None:
         self.raised: BaseException | None = None
 
     def check(self) -> None:
-        """Raises what waits."""
+        """Raises the kept exception, if there is one."""
         if self.raised is not None:
             raise self.raised
 

@@ -72,12 +72,12 @@ class Inputs:
         _listeners.remove(self)
 
     def know(self, digests: Mapping[str, str]) -> None:
-        """Takes in files by path whose digests are known: of modules as they were when they were
-        loaded."""
+        """Takes digests of module files by path, as the files were when they were loaded."""
         self._digests.update(digests)
 
     def also(self, earlier: Inputs) -> None:
-        """Takes in what was read earlier: while the scenario was loaded."""
+        """Counts what `earlier` has noted as read by this run too: the files that were read while
+        the scenario was loaded."""
         self._seen = {**earlier._seen, **self._seen}
         self._listed = {**earlier._listed, **self._listed}
 
@@ -94,7 +94,8 @@ class Inputs:
             self._seen.setdefault(path, stamp)
 
     def miss(self, what: str) -> None:
-        """Something has read what nothing is known of."""
+        """Notes that `what`, such as "rank 1", may have read files that could not be noted. A kept
+        result with such a note is never taken for up to date."""
         self._missed.add(what)
 
     def changed(self) -> bool:
@@ -193,20 +194,20 @@ class Unchanged:
         return self._now[name, listed]
 
 
-# --- one hook for the process, which cannot be taken out again -----------------------------------
+# --- the audit hook: one for the process, since Python cannot remove it ---------------------------
 _listeners: list[Inputs] = []
 _hooked = False
 _here = threading.local()
 
 
 def listening() -> tuple[Inputs, ...]:
-    """Who wants to know what is read now."""
+    """The Inputs objects that are entered now."""
     return tuple(_listeners)
 
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """What this thread reads inside is no input."""
+    """Files that this thread reads inside are not noted as inputs."""
     _here.unheard = True
     try:
         yield
@@ -227,14 +228,14 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if getattr(_here, "unheard", False):
         return
     caller = sys._getframe(1).f_code.co_filename
-    # Python's import looks through folders for modules; which it has found is known by the modules.
+    # Python's import lists folders to find modules. The loaded modules tell which files it read.
     if caller in (_FOLDER_FILE, __file__) or caller.startswith("<frozen importlib"):
         return
     try:
         for each in list(_listeners):
             each.hear(event, arguments)
     except (OSError, ValueError):
-        pass  # a name that no file can have; what opens it hears so
+        pass  # no file can have such a name, and the call that opens it fails by itself
 
 
 # --- digests --------------------------------------------------------------------------------------

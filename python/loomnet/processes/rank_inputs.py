@@ -17,15 +17,16 @@ MOST_BYTES = 32 << 20  # of one rank's file
 
 
 class RankReads:
-    """The files of the ranks of one group, in the folder of their logs, while somebody listens."""
+    """The files in which the ranks of one group note what they read, one for each rank, in the
+    folder of the ranks' logs. There are none where no Inputs object is entered."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder, self._listeners = folder, listening()
         self._files: dict[int, str] = {}  # by rank
 
     def of(self, rank: int, argv: Sequence[str], cwd: Path) -> dict[str, str]:
-        """What a rank's environment says of it. Takes in the files that the rank's command names:
-        before PyTorch is imported a rank tells nothing."""
+        """The variable that tells a rank where to note what it reads. Also notes the files that
+        the rank's command names, since a rank notes nothing before it imports PyTorch."""
         if not self._listeners:
             return {}
         name = self._files[rank] = f"{rank}.reads"

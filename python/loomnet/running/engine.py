@@ -61,7 +61,7 @@ class Engine:
         self.plan = plan
         self.sums = sums
         self.live = live
-        self.plugins = Pending()  # of those that are asked in the middle of events
+        self.plugins = Pending()  # exceptions of plug-ins that events of the engine call
         jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}
@@ -211,8 +211,8 @@ class Engine:
                                     self.plan)
 
     def transport_notes(self) -> Notes:
-        """What the transports say of the run that is over, after what of the fabric's source has no
-        effect."""
+        """Notes of a run that is over: first what has no effect of the file or graph that the
+        fabric was made from, then the notes of each transport."""
         fabric = self.plan.topology.fabric
         found: Notes = {}
         if fabric.passed:

@@ -16,7 +16,7 @@ class JobZero:
     the fault is due from the first operation on, that operation is time 0. Where nothing has
     decided, the job's end does.
 
-    Nobody's looking decides: neither samples nor controllers.
+    Samples and controllers, which look at the run, have no influence on it.
     """
 
     def __init__(self, asked: JobRequest) -> None:

@@ -71,7 +71,8 @@ class Play(ABC):
         return None
 
     def decide_origin(self) -> None:  # noqa: B027  (a hook: most plays know theirs)
-        """Time 0 of the job is needed now: where it is not known, it is what is known so far."""
+        """Called when time 0 of the job is needed. A play that does not know it yet decides it by
+        what has happened so far."""
 
     @property
     def starts_ps(self) -> int:

@@ -28,7 +28,7 @@ class RankTraffic:
         return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
 
     def check(self) -> None:
-        """No code of a user's runs in the engine for it."""
+        """Does nothing: the engine calls no user's code for this traffic."""
 
     def flows(self) -> list[FlowRow]:
         return []

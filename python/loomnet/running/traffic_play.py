@@ -85,7 +85,7 @@ class TrafficPlay(Play):
         self.take(found)
 
     def take(self, found: list[tuple[int, int]]) -> None:
-        """Iterations that follow those which are known."""
+        """Adds iterations, as (begin, end), that come after those taken before."""
         for iteration in as_iterations(found, self._origin, len(self.iterations)):
             self.progress_ps = max(self.progress_ps, iteration.end_ps)
             self.found(iteration)
@@ -101,8 +101,8 @@ class TrafficPlay(Play):
             self.errors += self._failures()
         if not (self.errors or self.asked.stop_ps or self.of_compute_alone
                 or self.run_counters()["finished"]):
-            # Whatever the figures of such a run say, they are of nothing. A job may be stopped
-            # before it has sent anything.
+            # No operation ended, so the figures would say nothing. Excepted is a job with a stop=,
+            # which may come before it has sent anything.
             self.errors.append(RunFault(self.now(), "job", NOTHING_SENT))
         return ("failed", self.errors[0].message) if self.errors else ("finished", None)
 

@@ -35,7 +35,8 @@ def largest_frame(mtu: Any, overhead: int) -> int:
 
 
 def size_option(options: Options, name: str, default: int) -> int:
-    """A size of packets that a run was told; the default for what no model takes."""
+    """The value of an option that is a packet size, or `default` where the option is missing or
+    out of range."""
     value = options.get(name, default)
     return value if type(value) is int and 0 < value <= MOST_MTU else default
 

@@ -22,7 +22,7 @@ HANGS_S = 180.0  # after which a process that tries one world is ended
 
 
 def seed() -> str:
-    """What worlds are drawn from: of the environment, else the commit at hand; "fixed" without."""
+    """What worlds are drawn from: LOOMNET_RELATIONS_SEED, else the commit, else "fixed"."""
     if given := os.environ.get(SEED):
         return given
     try:
