@@ -11,7 +11,6 @@ from typing import Any, assert_never
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.fabrics.nodes import FORWARD
-from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import (
     Change,
     CircuitChange,
@@ -35,6 +34,7 @@ from loomnet.running.engine_settings import link_config, program_settings
 from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.job_request import JobRequest
+from loomnet.running.leaf_spares import LeafSpares
 from loomnet.running.rings import Rings
 from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
@@ -76,7 +76,7 @@ class Engine:
         # Live, packets of hosts' kernels need routes beside those that go by uSIDs.
         self.tables = EngineTables(plan, sums, rings, routed=live or not (
             self.transports and all(each.by_usids for each in self.transports)))
-        self._spares: dict[int, float] = {}  # by leaf
+        self._spares = LeafSpares(plan)
         self._ways: dict[int, _core.ListedWays] = {}
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
@@ -302,8 +302,8 @@ class Engine:
         rows = []
         for port, p in enumerate(templates):
             # A template with uSIDs is of a plane, whose ports come first.
-            spare = (min(self._spare(source, port), self._spare(destination, port)) if p.usids
-                     else 1.0)
+            spare = (min(self._spares.of_host(host, port) for host in (source, destination))
+                     if p.usids else 1.0)
             rows.append(self.path_row(p, spare))
         return rows, planes
 
@@ -325,39 +325,6 @@ class Engine:
             for number, by in self._between.get((source, destination), ()):
                 rows, planes = self._paths(source, destination, by)
                 self.network.set_paths(self._node[source], number, rows, planes=planes)
-
-    def _spare(self, host: int, plane: int) -> float:
-        """What the uplinks of a host's leaf carry of what all its hosts can send."""
-        topology = self.plan.topology
-        leaf = topology.leaf_of(host, plane).node
-        if leaf not in self._spares:
-            self._spares[leaf] = self._spare_of(leaf)
-        return self._spares[leaf]
-
-    def _spare_of(self, leaf: int) -> float:
-        topology = self.plan.topology
-        if isinstance(topology, PartialTopology):  # not all of its links are there
-            shape, (down, up, *_) = topology.shape, topology.fabric.specs
-            return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
-        rates = {False: 0, True: 0}
-        for _, link, far in topology.neighbours(leaf):
-            if self._reaches_a_host(far, leaf):
-                rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
-        return rates[False] / rates[True] if rates[False] and rates[True] else 1.0
-
-    def _reaches_a_host(self, node: int, leaf: int) -> bool:
-        """Whether a host can be reached from a neighbour of a leaf, not through the leaf: a switch
-        that leads nowhere is no uplink."""
-        topology, seen, todo = self.plan.topology, {leaf, node}, [node]
-        while todo:
-            at = todo.pop()
-            if topology.is_host(at):
-                return True
-            for _, _, far in topology.neighbours(at):
-                if far not in seen:
-                    seen.add(far)
-                    todo.append(far)
-        return False
 
     def connect_mesh(self, asked: JobRequest) -> dict[tuple[int, int], int]:
         """Queue pairs between all ranks of a job; (rank, peer) -> number at rank."""
