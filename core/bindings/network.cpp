@@ -198,23 +198,29 @@ void bind_network(py::module_& m) {
              std::uint32_t flow, const std::vector<PathRow>& paths,
              const std::vector<PathRow>& reverse, std::uint32_t job, std::uint32_t client,
              const std::string& transport, const std::vector<Plane>& planes,
-             const std::optional<GroupRow>& group) {
+             const std::optional<GroupRow>& group, std::int64_t at) {
             QpConfig config{local, remote, n.nic(source).host(), n.nic(destination).host(), flow,
                             plane_paths(paths, planes), plane_paths(reverse), {}};
             if (group) config.group = group_member(*group);
-            n.nic(source).connect(config, n.now(), {JobId{job}, ClientId{client}}, transport);
+            const QpOwner owner{JobId{job}, ClientId{client}};
+            if (ps(at) > n.now()) {
+              n.nic(source).connect_at(ps(at), std::move(config), owner, transport);
+            } else {
+              n.nic(source).connect(config, n.now(), owner, transport);
+            }
             raise_plugin_fault();
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
           py::arg("flow"), py::arg("paths"), py::arg("reverse"), py::kw_only(), py::arg("job") = 0,
           py::arg("client") = 0, py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{},
-          py::arg("group") = py::none(),
+          py::arg("group") = py::none(), py::arg("at_ps") = 0,
           "One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask "
           "of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of "
           "the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's "
           "first client, until a client takes the queue pair. transport: by name, empty: the host's first; "
           "where source and destination are one host, its local link carries the queue pair, unless it is of a "
-          "group: (group, members, member or None for its server, window, numbers of the switches of each tree).")
+          "group: (group, members, member or None for its server, window, numbers of the switches of each tree). "
+          "at_ps: when it is connected; a time that is over: now.")
       .def(
           "set_paths",
           [](Network& n, NodeId host, QpNumber qp, const std::vector<PathRow>& rows,

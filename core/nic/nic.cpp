@@ -55,7 +55,7 @@ Transport* Nic::transport(std::string_view name) {
   return nullptr;
 }
 
-void Nic::connect(const QpConfig& config, Picoseconds now, const QpOwner& owner, std::string_view name) {
+Transport& Nic::take_number(const QpConfig& config, const QpOwner& owner, std::string_view name) {
   Transport* by = name.empty() ? transport_ : transport(name);
   if (config.source == config.destination && !config.group) {
     if (!local_) set_local_link({});
@@ -65,15 +65,35 @@ void Nic::connect(const QpConfig& config, Picoseconds now, const QpOwner& owner,
     throw std::invalid_argument("nic: host " + std::to_string(host_) + " has no transport" +
                                 (name.empty() ? "" : " " + std::string(name)));
   }
-  if (Transport* other = clients_.transport_of(config.local); other && other != by) {
+  if (const Transport* other = clients_.transport_of(config.local)) {
     throw std::invalid_argument("QpConfig.local: queue pair " + std::to_string(config.local) +
                                 " exists already, over " + std::string(other->name()));
   }
   clients_.own(config.local, owner);
+  return *by;
+}
+
+void Nic::connect(const QpConfig& config, Picoseconds now, const QpOwner& owner, std::string_view name) {
+  Transport& by = take_number(config, owner, name);
   now_ = now;
-  by->connect(config, now);
-  clients_.connected(config.local, *by);
+  by.connect(config, now);
+  clients_.connected(config.local, by);
   settle(now);
+}
+
+void Nic::connect_at(Picoseconds at, QpConfig config, const QpOwner& owner, std::string_view name) {
+  Transport& by = take_number(config, owner, name);
+  clients_.connected(config.local, by);
+  if (!later_) later_ = std::make_unique<LaterQueuePairs>();
+  if (later_->add(at, by, std::move(config))) events_.schedule(at, id_, kConnect);
+}
+
+void Nic::connect_due(Picoseconds now) {
+  for (const auto& [by, config] : later_->take(now)) {
+    by->connect(config, now);
+    settle(now);  // as if each had been connected by itself
+  }
+  if (later_->empty()) later_.reset();
 }
 
 void Nic::set_local_link(const LocalLinkConfig& config) {
@@ -95,6 +115,11 @@ Transport& Nic::connected_by(QpNumber qp, const char* what) {
 
 void Nic::set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) {
   Transport& by = connected_by(qp, "set_paths");
+  if (QpConfig* config = later(qp)) {
+    if (planes.size() != config->planes.size()) throw std::invalid_argument("set_paths: as many planes as before");
+    config->planes = std::move(planes);
+    return;
+  }
   now_ = now;
   by.on_paths(qp, std::move(planes), now);
   settle(now);
@@ -109,6 +134,10 @@ void Nic::renew(QpNumber qp, Picoseconds now) {
 
 void Nic::set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now) {
   Transport& by = connected_by(qp, "set_trees");
+  if (QpConfig* config = later(qp); config && config->group) {
+    config->group->trees = std::move(trees);
+    return;
+  }
   now_ = now;
   by.on_trees(qp, std::move(trees), now);
   settle(now);
@@ -376,6 +405,8 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
       }
       if (local_ && local_->next_deadline() <= now) local_->on_deadline(now);
     }
+  } else if (what == kConnect) {
+    connect_due(now);
   } else {
     Port& p = ports_[what];
     if (now < p.wake) return;
@@ -388,7 +419,7 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
 
 // With several transports it is not known yet which of them comes next: nothing is fetched.
 void Nic::prepare(std::uint64_t what, int stage) const {
-  if (what == kDeadline || !alone_) return;
+  if (what >= kConnect || !alone_) return;
   if (stage == 1) {
     fetch(&ports_[what]);
     fetch(transport_, Transport::kHotBytes);

@@ -9,6 +9,7 @@
 
 #include "clock/event_queue.hpp"
 #include "link/half_link.hpp"
+#include "nic/later_queue_pairs.hpp"
 #include "nic/local_link.hpp"
 #include "nic/memory_regions.hpp"
 #include "nic/nic_clients.hpp"
@@ -75,6 +76,10 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   // destination is this host goes by the local link, whatever the name.
   void connect(const QpConfig& config, Picoseconds now, const QpOwner& owner = {},
                std::string_view transport = {});
+  // The same at a later time, by an event of this NIC: requests are posted behind it. The number is taken now.
+  // Until then the transport does not know the queue pair, whose paths and trees may be changed as those of any
+  // other. What the transport refuses, it refuses then.
+  void connect_at(Picoseconds at, QpConfig config, const QpOwner& owner = {}, std::string_view transport = {});
   // A queue pair goes by other paths from now on; see Transport::on_paths.
   void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);
   // As Transport::on_renew.
@@ -117,7 +122,9 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
     PacketFifo kernel;
     std::uint32_t kernel_bytes = 0;
   };
-  static constexpr std::uint64_t kDeadline = ~0ull;     // event: transport deadline
+  // Events; any other is of the port of that number.
+  static constexpr std::uint64_t kDeadline = ~0ull;       // of a transport
+  static constexpr std::uint64_t kConnect = kDeadline - 1;  // queue pairs of connect_at()
   static constexpr std::size_t kMostEvents = 1 << 16;  // kept: of a loss of 1 %, minutes
   static constexpr std::uint32_t kKernelQueue = 262'144;  // bytes per port, as a NIC's own ring
 
@@ -137,6 +144,10 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   Transport* transport_for(const Packet& packet);
   Transport* stepped_to(const Packet& packet) const;
+  // The transport that is to connect a queue pair, whose number and owner are noted.
+  Transport& take_number(const QpConfig& config, const QpOwner& owner, std::string_view transport);
+  void connect_due(Picoseconds now);
+  QpConfig* later(QpNumber qp) { return later_ ? later_->find(qp) : nullptr; }
   Transport& carrier_of(QpNumber qp);
   Transport& connected_by(QpNumber qp, const char* what);
   void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);
@@ -162,6 +173,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   MemoryRegions regions_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::unique_ptr<LocalLink> local_;
+  std::unique_ptr<LaterQueuePairs> later_;  // null: none waits
   NicClients clients_;
   HostKernel* kernel_ = nullptr;
   Tap* tap_ = nullptr;

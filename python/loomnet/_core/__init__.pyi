@@ -493,9 +493,10 @@ class Network:
             int, int, int | None, int, collections.abc.Sequence[collections.abc.Sequence[int]]
         ]
         | None = None,
+        at_ps: int = 0,
     ) -> None:
         """
-        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree).
+        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree). at_ps: when it is connected; a time that is over: now.
         """
 
     def cross_connects(self, panel: EngineNode) -> list[tuple[int, int]]:

@@ -42,11 +42,12 @@ class Observed:
             raise UsageError('run: observe: values are read every sample; give sample="1 ms" too')
         return cls(every_ps, tuple(names))
 
-    def choose(self, known: Iterable[str]) -> list[str]:
-        """The wanted ones of these names. Raises UsageError for a pattern without a match."""
+    def choose(self, known: Iterable[str], *, complete: bool = True) -> list[str]:
+        """The wanted ones of these names. `complete`: no other names follow, so that a pattern
+        without a match raises UsageError."""
         names = list(known)
         for pattern in self.wanted:
-            if not fnmatch.filter(names, pattern):
+            if complete and not fnmatch.filter(names, pattern):
                 raise UsageError(f"run: observe: no series {in_quotes(pattern)}"
                                  f"{did_you_mean(pattern, names)}")
         return [name for name in names

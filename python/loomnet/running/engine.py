@@ -122,7 +122,7 @@ class Engine:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
-        self._noted: list[tuple[int, int, int]] | None = None  # where somebody asks
+        self._noted: list[tuple[int, int, int, int]] | None = None  # where somebody asks
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
         """Links of a regular fabric, a tier of a plane at a time."""
@@ -257,8 +257,8 @@ class Engine:
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, asked: JobRequest, source: int, local: int, destination: int,
                 remote: int) -> None:
-        """Connects a queue pair of a job both ways; numbers are the ends' own. Between two ranks of
-        one host the NIC takes the host's local link, which has no paths."""
+        """Connects a queue pair of a job both ways, when the job starts; numbers are the ends' own.
+        Between two ranks of one host the NIC takes the host's local link, which has no paths."""
         by = self.carrier(asked.job)
         assert by is not None
         (there, planes), (back, far_planes) = (
@@ -267,14 +267,16 @@ class Engine:
         self._flow += 1
         for ends, own in (((first, local, last, remote, self._flow, there, back), planes),
                           ((last, remote, first, local, self._flow, back, there), far_planes)):
-            self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
+            self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own,
+                                    at_ps=asked.start_ps)
         if source == destination:
             return
         if self.panels.lead:
             self._between.setdefault((source, destination), []).append((local, by))
             self._between.setdefault((destination, source), []).append((remote, by))
         if self._noted is not None:
-            self._noted += [(source, destination, local), (destination, source, remote)]
+            self._noted += [(source, destination, local, asked.start_ps),
+                            (destination, source, remote, asked.start_ps)]
 
     def connect_local(self, asked: JobRequest, host: int) -> tuple[End, End]:
         """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
@@ -283,9 +285,9 @@ class Engine:
         self.connect(asked, host, first, host, first + 1)
         return (node, node, first), (node, node, first + 1)
 
-    def note_queue_pairs(self) -> list[tuple[int, int, int]]:
-        """Source, destination and the source's number of each end of a queue pair that is connected
-        from now on."""
+    def note_queue_pairs(self) -> list[tuple[int, int, int, int]]:
+        """Source, destination, the source's number and the time of connecting of each end of a
+        queue pair that connect() is asked for from now on."""
         self._noted = [] if self._noted is None else self._noted
         return self._noted
 
@@ -362,7 +364,7 @@ class Engine:
             rows = job.paths(self.plan.planes)
             self.network.connect_qp(
                 node, number, server, own, self._flow, rows, rows, job=asked.number,
-                transport="ina", group=job.member(rank))
+                transport="ina", group=job.member(rank), at_ps=asked.start_ps)
             self._summing.setdefault(asked.number, []).append((node, number))
             if rank is not None:
                 numbers.append(number)

@@ -22,7 +22,7 @@ class Ways:
     """Connects queue pairs of one job."""
 
     def __init__(self, engine: Engine, asked: JobRequest) -> None:
-        self._engine, self._job = engine, asked.number
+        self._engine, self._job, self._start_ps = engine, asked.number, asked.start_ps
         carrier = engine.carrier(asked.job)
         assert carrier is not None
         self._transport = carrier.model
@@ -122,9 +122,10 @@ class Ways:
             self._flow += 1
             local, remote = here + number, far + number
             network.connect_qp(first, local, last, remote, self._flow, there, back, job=self._job,
-                               transport=self._transport, planes=labels)
+                               transport=self._transport, planes=labels, at_ps=self._start_ps)
             network.connect_qp(last, remote, first, local, self._flow, back, there, job=self._job,
-                               transport=self._transport, planes=far_labels)
+                               transport=self._transport, planes=far_labels,
+                               at_ps=self._start_ps)
             ahead.append((first, last, local))
             behind.append((last, first, remote))
         return ahead, behind

@@ -15,6 +15,8 @@ class ObservedClock(Protocol):
 
     @property
     def engine(self) -> Engine: ...
+    @property
+    def now_ps(self) -> int: ...
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
@@ -29,7 +31,8 @@ class Observer:
     def __init__(self, clock: ObservedClock, observed: Observed) -> None:
         self._clock, self._observed = clock, observed
         self._pairs = clock.engine.note_queue_pairs()
-        self._probed = 0  # pairs that the probe knows
+        self._seen = 0  # pairs of the engine's list that were there at the last look
+        self._next_ps = -1  # when another pair of the list is connected; -1: none will be
         self._probe: _core.FlowProbe | None = None
         self._columns: list[tuple[str, int]] = []
         self._moved: list[int] = []  # columns that are above zero once a sender has sent
@@ -37,7 +40,7 @@ class Observer:
 
     def take(self, at_ps: int) -> None:
         """Notes what every sender holds that has sent."""
-        if self._probed < len(self._pairs):
+        if self._seen < len(self._pairs) or 0 <= self._next_ps <= self._clock.now_ps:
             self._attach()
         if self._probe is None:
             return
@@ -50,19 +53,21 @@ class Observer:
                     self._observed.add(at_ps, where, name, value)
 
     def _attach(self) -> None:
-        engine, self._probed = self._clock.engine, len(self._pairs)
-        pairs = self._pairs[:self._probed]
+        engine, self._seen = self._clock.engine, len(self._pairs)
         with self._clock.held():
+            now = engine.network.now_ps
+            pairs = [pair for pair in self._pairs if pair[3] <= now]
+            self._next_ps = min((pair[3] for pair in self._pairs if pair[3] > now), default=-1)
             self._probe = _core.FlowProbe(
-                engine.network, [(engine.node(source), number) for source, _, number in pairs])
+                engine.network, [(engine.node(source), number) for source, _, number, _ in pairs])
         names = self._probe.names
-        wanted = self._observed.choose(names)
+        wanted = self._observed.choose(names, complete=self._next_ps < 0)
         self._columns = [(name, names.index(name)) for name in wanted]
         self._moved = [names.index(name) for name in ("acked", "in_flight") if name in names]
         called, rows = engine.plan.topology.names, self._probe.rows
         parts = {pair for pair, part in rows if part}
         self._where = []
         for pair, part in rows:
-            source, destination, number = pairs[pair]
+            source, destination, number, _ = pairs[pair]
             plane = f" plane {part}" if pair in parts else ""
             self._where.append(f"{called[source]}->{called[destination]} qp {number}{plane}")
