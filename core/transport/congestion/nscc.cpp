@@ -139,13 +139,13 @@ bool Nscc::fast(double acked, double delay_us) {
 }
 
 bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight,
-                       double now_us) {
+                       Picoseconds now) {
   if (!quick_ || cwnd_ < packet_) return false;
   bool done = false;
   if (seen_ < inflight_at_qa_ && marked) {
     done = true;  // stale feedback from before the cut
-  } else if (now_us > qa_end_us_) {
-    if (qa_end_us_ != 0 && (trim_pending_ || loss || delay_us > kQaThreshold * c_.target_us) &&
+  } else if (qa_begin_ == kNever || (now - qa_begin_).microseconds() > qa_length_us_) {
+    if (qa_begin_ != kNever && (trim_pending_ || loss || delay_us > kQaThreshold * c_.target_us) &&
         achieved_ < max_window_ / (1 << kQaGate) && (min_window_ == packet_ || achieved_ < cwnd_ / 2)) {
       cwnd_ = std::max(achieved_, packet_);
       inflight_at_qa_ = static_cast<double>(inflight);
@@ -154,7 +154,8 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
       done = true;
     }
     achieved_ = 0;
-    qa_end_us_ = now_us + delay_.base_us() + c_.target_us;
+    qa_begin_ = now;
+    qa_length_us_ = delay_.base_us() + c_.target_us;
   }
   if (done) inc_ = since_fulfil_ = 0;
   return done;
@@ -163,10 +164,9 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
 void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
                    std::uint64_t inflight, Picoseconds now) {
   const double acked = static_cast<double>(acked_bytes), d = delay.microseconds();
-  const double now_us = now.microseconds();
   achieved_ += acked;
   seen_ += acked;
-  if (quick_adapt(false, marked, d, inflight, now_us)) return publish();
+  if (quick_adapt(false, marked, d, inflight, now)) return publish();
   if (!marked) {
     const bool is_fast = fast(acked, d);
     if (d >= c_.target_us) {
@@ -181,20 +181,20 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
     fast_ = false;
     const double average = delay_.average_us();
     if (d >= c_.target_us && average > c_.target_us &&
-        now_us - last_decrease_us_ > delay_.base_us()) {
+        (now - last_decrease_).microseconds() > delay_.base_us()) {
       cwnd_ *= std::max(1.0 - kGamma * (average - c_.target_us) / average, kMaxDecrease);
-      last_decrease_us_ = now_us;
+      last_decrease_ = now;
     }
   }
   clamp();
   since_fulfil_ += acked;
-  const bool period_over = now_us - last_adjust_us_ >= delay_.network_us();
+  const bool period_over = (now - last_adjust_).microseconds() >= delay_.network_us();
   if (since_fulfil_ > chunk_ || period_over) {
     const double whole = std::max(cwnd_, packet_);
     cwnd_ += inc_ / whole;
     if (period_over) {
       cwnd_ += c_.eta * cwnd_ / whole;
-      last_adjust_us_ = now_us;
+      last_adjust_ = now;
     }
     inc_ = since_fulfil_ = 0;
     clamp();
@@ -206,12 +206,12 @@ void Nscc::on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent
   seen_ += static_cast<double>(bytes);
   delay_.refused();
   trim_pending_ = true;
-  if (!quick_adapt(true, true, 0, inflight, now.microseconds())) {
+  if (!quick_adapt(true, true, 0, inflight, now)) {
     if (min_window_ == packet_ || cwnd_ >= 2 * packet_) {
       cwnd_ -= static_cast<double>(bytes);
-    } else if (sent.microseconds() >= last_halved_us_) {
+    } else if (sent >= last_halved_) {
       cwnd_ /= 2;
-      last_halved_us_ = now.microseconds();
+      last_halved_ = now;
     }
     clamp();
   }

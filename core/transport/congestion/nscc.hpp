@@ -64,7 +64,7 @@ class Nscc : public CongestionControl {
   const NsccConstants& constants() const { return c_; }
 
  private:
-  bool quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight, double now_us);
+  bool quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight, Picoseconds now);
   bool fast(double acked, double delay_us);
   double small_share() const;
   void clamp();
@@ -78,9 +78,12 @@ class Nscc : public CongestionControl {
   double packet_ = 0;  // bytes
   double min_window_ = 0, max_window_ = 0, cwnd_ = 0, saved_ = 0, port_share_ = 1;
   double whole_us_ = 0, chunk_ = 0;
-  double last_halved_us_ = -1;
-  double inc_ = 0, since_fulfil_ = 0, last_adjust_us_ = 0, last_decrease_us_ = 0;
-  double achieved_ = 0, seen_ = 0, inflight_at_qa_ = 0, qa_end_us_ = 0;
+  // Times are whole picoseconds, and only their differences become microseconds: a rounded time would make
+  // what is decided depend on how long the run has been going on.
+  Picoseconds last_halved_{-1}, last_adjust_{}, last_decrease_{}, qa_begin_ = kNever;
+  double qa_length_us_ = 0;
+  double inc_ = 0, since_fulfil_ = 0;
+  double achieved_ = 0, seen_ = 0, inflight_at_qa_ = 0;
   bool trim_pending_ = false, fast_ = false;
   double fast_bytes_ = 0;
 };

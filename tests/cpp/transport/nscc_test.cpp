@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <deque>
+#include <vector>
 
 namespace loomnet::congestion {
 namespace {
@@ -211,6 +212,21 @@ TEST_F(NsccTest, QuickAdaptCutsToWhatWasAchieved) {
   EXPECT_EQ(n.window(), 8'000u);
   n.on_nack(4'176, 200'000, microseconds(31), microseconds(41));
   EXPECT_EQ(n.window(), 8'000u) << "feedback from before the cut is ignored";
+}
+
+// Acknowledgements come exactly a network RTT apart, so that every rounding of a time would show.
+TEST_F(NsccTest, DecidesAlikeHoweverLateTheRunIs) {
+  const auto windows = [&](Picoseconds shift) {
+    Flow n(options, 1, kBase);
+    for (int i = 0; i < 30; ++i) n.on_nack(4'096, 0, shift + microseconds(90), shift + microseconds(100));
+    std::vector<std::uint64_t> found;
+    for (int k = 10; k < 60; ++k) {
+      n.on_sack(4'096, k % 7 == 0, microseconds(10), 50'000, shift + kBase * k);
+      found.push_back(n.window());
+    }
+    return found;
+  };
+  for (int k = 1; k < 40; ++k) EXPECT_EQ(windows({}), windows(nanoseconds(128) * k)) << k;
 }
 
 TEST_F(NsccTest, PortsScaleTheMaximum) {
