@@ -45,6 +45,12 @@ void PauseControl::attend(Picoseconds now) {
     noted_.pop_back();
     Port& p = ports_[number];
     p.noted = false;
+    if (p.bytes > p.counters.max_bytes) {
+      // The port's packets wait in several queues, each of which has sent since it was last looked at. When that
+      // was depends on how the engine serves events, and the figure must not.
+      buffer_.refresh(now);
+      p.counters.max_bytes = std::max(p.counters.max_bytes, p.bytes);
+    }
     if (!p.paused && p.bytes > p.config.xoff) {
       buffer_.refresh(now);  // what has left since its queue was last looked at takes no room
       if (p.bytes > p.config.xoff) pause(p, number, now);

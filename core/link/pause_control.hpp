@@ -26,7 +26,7 @@ std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward
 struct PauseCounters {
   std::uint64_t pauses = 0;     // times that the far end was paused
   std::uint64_t frames = 0;     // PFC frames sent: pauses, renewals, ends
-  std::uint64_t max_bytes = 0;  // most that has waited of this ingress
+  std::uint64_t max_bytes = 0;  // most that has waited of this ingress, once what may leave at that time has left
 };
 
 class PauseControl final : public EventHandler {
@@ -51,8 +51,7 @@ class PauseControl final : public EventHandler {
   void take(std::uint16_t port, std::uint32_t length) {
     Port& p = ports_[port];
     p.bytes += length;
-    if (p.bytes > p.counters.max_bytes) p.counters.max_bytes = p.bytes;
-    if (p.bytes > p.config.xoff && !p.paused) note(p, port);
+    if (p.bytes > p.counters.max_bytes || (p.bytes > p.config.xoff && !p.paused)) note(p, port);
   }
   void give(std::uint16_t port, std::uint32_t length) {
     Port& p = ports_[port];
@@ -60,7 +59,8 @@ class PauseControl final : public EventHandler {
     p.moved = true;
     if (p.paused && p.bytes <= p.config.xon) note(p, port);
   }
-  // A threshold has been crossed: attend() is due, once the link that found it is consistent.
+  // A threshold has been crossed, or a port may hold more than ever: attend() is due, once the link that found
+  // it is consistent.
   bool due() const { return !noted_.empty(); }
   void attend(Picoseconds now);
   // Some sender is paused: links must tell of every packet that leaves when it leaves.

@@ -126,6 +126,27 @@ class PfcTest : public ::testing::Test {
   std::vector<Blaster*> blasters;
 };
 
+// Hosts 0 and 1 send to host 2 and, when all of that has left, to host 3. No frame has arrived by then, so nothing
+// has looked at the queue towards host 2 since the last one joined it.
+TEST_F(PfcTest, TheMostThatHasWaitedCountsNoFrameThatHadLeft) {
+  for (int h = 0; h < 4; ++h) host();
+  const NodeId hub = table({2, 3});
+  LinkConfig far = kLink;
+  far.delay = microseconds(30);
+  for (const std::uint16_t h : {0, 1}) network.connect({h, 0}, {hub, h}, guarded(), kLink);
+  for (const std::uint16_t h : {2, 3}) network.connect({h, 0}, {hub, h}, kLink, far);
+  const auto most = [&] { return network.pauses(hub)->counters(0).max_bytes; };
+  for (const NodeId h : {0u, 1u}) blast(h, 0, 8);
+  network.run_until(microseconds(10));
+  const std::uint64_t first = most();
+  EXPECT_GE(first, 3 * length);
+  for (const NodeId h : {0u, 1u}) blast(h, 1, 8);
+  network.run_until(microseconds(20));
+  EXPECT_EQ(most(), first);
+  network.run_until(microseconds(100));
+  EXPECT_EQ(blasters[2]->received + blasters[3]->received, 32u);
+}
+
 // Hosts 0 and 1 send to host 2 over one switch, whose row 0 leads to port 2.
 class Incast : public PfcTest {
  protected:
