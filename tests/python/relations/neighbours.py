@@ -12,7 +12,7 @@ from .drafts import Draft, a_rate, a_time, draft
 from .facts import differences, facts
 from .link_draws import but_for_draws
 from .relation import Found, Trial, Unfit, relation
-from .worlds import HARMLESS, Outcome, Wants
+from .worlds import HARMLESS, Outcome, Refused, Wants
 
 
 def _own(outcome: Outcome, name: str) -> dict[tuple[str, ...], Any]:
@@ -76,14 +76,8 @@ def job_elsewhere_later(trial: Trial) -> Found:
     return _beside_later(trial, job.change(hosts=tuple(_hosts(trial))), later)
 
 
-# Queue pairs of all jobs are connected when the run begins: MRC measures its paths then, and TCP
-# shakes hands. A job that starts half a second later meets none of these packets. The time is a
-# multiple of MRC's 128 ns.
-_BEHIND_SET_UP = ln.Time("0.512 s")
-
-
 def _beside_later(trial: Trial, job: Draft, later: Draft) -> Found:
-    job = job.change(name="job", start=_BEHIND_SET_UP)
+    job = job.change(name="job")
     alone, both = (trial.run(trial.world.but(jobs=each)) for each in ((job,), (job, later)))
     return differences(_own(alone, "job"), _own(both, "job"), _of_all)
 
@@ -111,7 +105,10 @@ def job_beside(trial: Trial) -> Found:
     beside = jobs.a_job(trial.draw, trial.draw.choice(jobs.COLLECTIVES), job.get("transport"),
                         len(other)).change(name="beside", hosts=tuple(other), ranks=len(other))
     world = trial.world.but(jobs=(own.change(name=None),))
-    alone = trial.run(world)
+    try:
+        alone = trial.run(world)
+    except Refused as refused:  # on these hosts, before a neighbour is there
+        raise Unfit(f"refused: {refused}") from None
     if not alone.finished:
         raise Unfit("it does not finish")
     both = trial.run(world.but(jobs=(own, beside)))

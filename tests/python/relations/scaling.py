@@ -92,16 +92,13 @@ def first_rounds(trial: Trial) -> Found:
 @relation(Wants(kinds=jobs.KINDS, more=0))
 def started_later(trial: Trial) -> Found:
     """A later start= moves all times and changes nothing else. MRC's time stamps count units of
-    128 ns, and it measures its paths from the run's begin: its jobs start at multiples of that
-    unit, some milliseconds behind the begin."""
+    128 ns, or of 1 us where round trips are long: its jobs start at multiples of both."""
     [job] = trial.world.jobs
     _ = trial.base  # a world that is refused is no trial
-    unit, first = 1, 0
-    if job.get("transport") == "mrc":
-        unit, first = 128_000, 1 << 17
-    starts = [first, first + max(a_time(trial.draw, 1e3, 1e10).count // unit, 1)]
+    unit = 16_000_000 if job.get("transport") == "mrc" else 1
+    later = unit * max(a_time(trial.draw, 1e3, 1e10).count // unit, 1)
     one, two = (facts(trial.run(trial.world.but(
-        jobs=(job.change(start=ln.Time.of(unit * start)),)))) for start in starts)
+        jobs=(job.change(start=ln.Time.of(start)),)))) for start in (0, later))
     # Bins of payload begin with the run.
     return differences(one, two, lambda path: path[-1] == "payload")
 
