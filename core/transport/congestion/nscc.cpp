@@ -61,6 +61,7 @@ Nscc::Nscc(FlowLimits& limits, const NsccOptions& o, const FlowContext& flow)
       packet_(flow.mss),
       min_window_(o.min_window * packet_),
       whole_us_(flow.network_rtt.microseconds()),
+      rtt_step_us_(flow.rtt_step.microseconds()),
       chunk_(8.0 * flow.mss) {
   rescale();
   cwnd_ = max_window_;
@@ -107,9 +108,11 @@ void Nscc::on_congestion(const CongestionEvent& e) {
 }
 
 Picoseconds Nscc::sample(Picoseconds rtt, bool marked, Picoseconds shorter) {
-  const double rtt_us = rtt.microseconds() + shorter.microseconds();
-  // A path shorter than the configured RTT holds less; a longer one does not lift the maximum.
-  if (shorter.count == 0 && rtt_us < whole_us_ && rtt_us > 0) {
+  // A path shorter than the configured RTT holds less; a longer one does not lift the maximum. Time
+  // stamps count steps, and the least of many samples is up to a step below the round trip: over a
+  // path of two steps a window by that sample held half of what the path does (ours).
+  const double rtt_us = rtt.microseconds() + rtt_step_us_;
+  if (shorter.count == 0 && rtt_us < whole_us_ && rtt.count > 0) {
     whole_us_ = rtt_us;
     c_.bdp = rate_ * whole_us_;
     c_.max_window = 1.5 * c_.bdp;

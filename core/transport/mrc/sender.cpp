@@ -60,6 +60,7 @@ void Sender::make_control(std::size_t planes) {
   flow.line_rate = o.port_rate.count * planes;
   flow.base_rtt = base_rtt(context_, peer_);
   flow.network_rtt = o.network_rtt;
+  flow.rtt_step = o.timestamp_unit();
   flow.initial_window = std::max<std::uint64_t>(bytes_in(o.network_rtt, {flow.line_rate}), o.mtu);
   flow.trimming = o.trim_nack;
   flow.seed = o.seed;

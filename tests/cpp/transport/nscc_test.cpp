@@ -58,12 +58,13 @@ struct Limited {
   FlowLimits limits{.mss = 4096};
 };
 struct Flow : private Limited, Nscc {
-  Flow(const Settings& s, std::size_t planes, Picoseconds base_rtt)
+  Flow(const Settings& s, std::size_t planes, Picoseconds base_rtt, Picoseconds rtt_step = {})
       : Nscc(limits, s.nscc,
              {.mss = 4096,
               .line_rate = s.port_rate.count * planes,
               .base_rtt = base_rtt,
               .network_rtt = microseconds(12),
+              .rtt_step = rtt_step,
               .trimming = true}) {}
   std::uint64_t window() const { return limits.cwnd; }
   std::uint64_t max_window() const { return limits.cwnd_most; }
@@ -84,6 +85,14 @@ class NsccTest : public ::testing::Test {
 TEST_F(NsccTest, StartsAtItsMaximum) {
   EXPECT_EQ(Flow(options, 1, kBase).window(), 225'000u);
   EXPECT_EQ(Flow(options, 4, kBase).window(), 900'000u) << "four planes";
+}
+
+TEST_F(NsccTest, TheMaximumFollowsTheLongestRoundTripThatASampleAllows) {
+  Flow exact(options, 1, kBase), stamped(options, 1, kBase, nanoseconds(128));
+  exact.sample(microseconds(5), false);
+  stamped.sample(microseconds(5), false);
+  EXPECT_NEAR(static_cast<double>(exact.max_window()), 1.5 * 5 * 12'500, 1);
+  EXPECT_NEAR(static_cast<double>(stamped.max_window()), 1.5 * 5.128 * 12'500, 1);
 }
 
 TEST_F(NsccTest, NackCostsOnePacketAndStopsAtOneMtu) {
