@@ -282,3 +282,15 @@ def test_lost_refusals_and_acknowledgements_blame_no_path(tmp_path, seeds):
         lost += sum(row.get("drop_loss", 0) for row in r.data.totals.values())
         assert counted(r, "ev_condemned") == {}, seed
     assert lost > 0
+
+
+# --- planes ---------------------------------------------------------------------------------------
+def test_first_answers_come_by_every_plane(tmp_path):
+    """One packet each between twelve pairs of hosts: what answers them is not all in plane 0."""
+    fabric = ln.star(hosts=24, planes=4, **link("100 Gb/s"))
+    pairs = tuple((2 * i, 2 * i + 1) for i in range(12))
+    r = run(tmp_path, 1, fabric, ln.Flows(["1 kB"], pairs=pairs, count=12, ranks=24))
+    sent = [sum(r.data.totals[f"link h{host}->p{plane}.leaf0"]["packets"] for _, host in pairs)
+            for plane in range(4)]
+    answers = [each - min(sent) for each in sent]  # probes go by all planes alike
+    assert max(answers) <= 8

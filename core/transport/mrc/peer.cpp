@@ -9,7 +9,7 @@
 namespace loomnet::mrc {
 namespace {
 
-constexpr std::uint64_t kPeerPurpose = 0x5045;
+constexpr std::uint64_t kPeerPurpose = 0x5045, kTurnPurpose = 0x5446;
 // Headers of a data packet and a SACK, less an EV probe and its answer.
 constexpr std::uint32_t kMoreThanProbe = (142 - 134) + (154 - 134);
 
@@ -26,6 +26,12 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
       random_(context.options.seed, std::uint64_t{config.source} << 32 | config.destination,
               kPeerPurpose) {
   const MrcOptions& o = context_.options;
+  // Control packets go by all planes in turn, from another one for each pair of hosts: if all pairs
+  // began with plane 0, that plane would carry the first answer of each, and every answer of short jobs.
+  RandomStream first(o.seed, std::uint64_t{config.source} << 32 | config.destination, kTurnPurpose);
+  const auto planes = static_cast<std::uint32_t>(std::max<std::size_t>(planes_.size(), 1));
+  control_turn_ = static_cast<std::uint8_t>(first.below(planes));
+  refresh_turn_ = static_cast<std::uint8_t>(first.below(planes));
   take_paths();
   for (PlanePort p = 0; p < planes_.size(); ++p) {
     if (usable_ >> p & 1) reverse_[p].uplink = random_uplink(p);
