@@ -208,8 +208,18 @@ bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
     }
     if (event->at > end) break;
     if (processed_ >= enough) return false;
-    dispatch(pop(event));
-    if (leave_) return false;
+    const Event served = pop(event);
+    dispatch(served);
+    if (leave_) [[unlikely]] {
+      // Which of a time's events came before that of a domain is a matter of the objects' numbers. Those of kAnybody
+      // come before all.
+      while (stopped_ && !windows_ && domain_of(served) != kAnybody) {
+        const Event* other = front();
+        if (!other || other->at > now_) break;
+        dispatch(pop(other));
+      }
+      return false;
+    }
   }
   return true;
 }

@@ -70,9 +70,9 @@ class EventQueue {
   bool run_until(Picoseconds end, std::uint64_t most = ~0ull);
   // Runs the next event (by windows, the next window's); false if there is none.
   bool step();
-  // Ends run_until after the current event; cleared when the next run begins. While domains are served
-  // apart, only an event of kAnybody may call it: inside a window the domains' clocks differ, so the run would not end
-  // at one time.
+  // Ends run_until after an event of kAnybody, or after all events of the time of another domain's event; cleared when
+  // the next run begins. While domains are served apart, only an event of kAnybody may call it: inside a window the
+  // domains' clocks differ, so the run would not end at one time.
   void stop() {
     if (windows_ && domain_ != kAnybody) [[unlikely]] refuse_stop();
     stopped_ = leave_ = true;

@@ -233,3 +233,24 @@ def test_path_sets_count_switches():
     sets = PathSets(plan.topology)
     assert sets.switches(*leaf) == 9 and sets.switches(leaf[0], leaf[0]) == 1
     assert len(sets.between(*leaf)) == 1 and len(sets.between(*leaf)[0]) == 7
+
+
+# --- the order in which links are listed ----------------------------------------------------------
+def test_a_fault_at_a_step_finds_the_same_packets_whichever_link_was_listed_first(tmp_path):
+    """In a symmetric fabric packets of four planes arrive in the picosecond in which a step ends."""
+    ends = []
+    for turned in (False, True):
+        fabric = ln.Fabric(payload="256 B")
+        for host in ("h0", "h1"):
+            fabric.add_host(host)
+        for plane in range(4):
+            fabric.add_switch(f"p{plane}.s0", plane=plane)
+        links = [(host, f"p{plane}.s0") for host in ("h0", "h1") for plane in range(4)]
+        for a, b in links if turned else sorted(links, key=lambda each: each[1]):
+            fabric.add_link(a, b, rate="25 Gb/s", delay="278 ns")
+        job = ln.ModelJob(size="6.38 kB", compute="32.9 us", buckets=3, iterations=2, jitter=0.0,
+                          ranks=2, transport="roce")
+        kill = ln.kill("p0.s0", at=ln.step(1), duration=ln.iterations(2))
+        r = ln.run(fabric, job, [kill], seed=1, directory=tmp_path / str(turned))
+        ends.append([each.end_ps for each in r.data.iterations])
+    assert ends[0] == ends[1]

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "clock/random.hpp"
 
@@ -109,6 +110,32 @@ TEST(EventQueue, AMillionEventsAtOneTimeAndOneAtTheEndOfTime) {
   EXPECT_TRUE(queue.step());
   EXPECT_FALSE(queue.step());
   EXPECT_TRUE(counter.ordered);
+}
+
+// Whichever object of a domain stops the run: those of its time with smaller and with larger numbers are served.
+TEST(EventQueue, AStopByADomainsEventIsAfterAllEventsOfItsTime) {
+  struct Stopper : EventHandler {
+    EventQueue* queue = nullptr;
+    int seen = 0;
+    void on_event(std::uint64_t stops, Picoseconds) override {
+      ++seen;
+      if (stops) queue->stop();
+    }
+  };
+  for (const std::size_t who : {0u, 1u, 2u}) {
+    EventQueue queue;
+    std::array<Stopper, 3> all;
+    std::array<ObjectId, 3> ids{};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].queue = &queue;
+      ids[i] = queue.add(all[i], static_cast<Domain>(i + 1));
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) queue.schedule({5}, ids[i], i == who);
+    for (const ObjectId id : ids) queue.schedule({6}, id);
+    EXPECT_FALSE(queue.run_until({10}));
+    EXPECT_EQ(queue.now().count, 5);
+    for (const Stopper& each : all) EXPECT_EQ(each.seen, 1);
+  }
 }
 
 TEST(EventQueue, StopEndsARunAndThePastBecomesNow) {
