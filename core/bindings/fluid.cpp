@@ -20,14 +20,18 @@ void bind_fluid(py::module_& m) {
       .def(
           "set_transport",
           [](FluidFabric& f, NodeId host, const std::string& name, std::uint32_t payload,
-             std::uint32_t overhead, std::uint32_t ack, std::uint32_t first, std::uint32_t stream, bool one_port) {
-            f.add_transport(host, name, {payload, overhead, ack, first, stream, one_port});
+             std::uint32_t overhead, std::uint32_t ack, std::uint32_t first, std::uint32_t stream, bool one_port,
+             std::uint32_t part, std::uint32_t align, std::uint32_t immediate) {
+            f.add_transport(host, name, {payload, overhead, ack, first, stream, one_port, part, align, immediate});
           },
           py::arg("host"), py::arg("name"), py::kw_only(), py::arg("payload_bytes"), py::arg("overhead_bytes"),
           py::arg("ack_bytes"), py::arg("first_bytes") = 0, py::arg("stream_bytes") = 0, py::arg("one_port") = false,
+          py::arg("part_bytes") = 1, py::arg("align_bytes") = 1, py::arg("immediate_bytes") = 0,
           "The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on "
           "the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before "
-          "a write, in the place of payload. one_port: a queue pair sends by one port of those with a path.")
+          "a write, in the place of payload. one_port: a queue pair sends by one port of those with a path; else by all of them, each a part that is a "
+          "multiple of part_bytes. A packet's payload is padded to a multiple of align_bytes. Each part of a write "
+          "with an immediate value has immediate_bytes more, one without payload too.")
       .def_property_readonly("solved", [](FluidFabric& f) { return f.links().work().solved; },
                              "Parts of the network whose rates were computed.");
 

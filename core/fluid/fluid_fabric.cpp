@@ -50,17 +50,16 @@ void FluidFabric::take_rate(std::uint32_t half) {
 
 // Before the narrowest link the first packet takes its time on each link; then the bytes flow at the narrowest link's
 // rate. Behind it the last packet takes its time on each link, and may have to wait for the full packet before it.
-Picoseconds Route::latency(std::uint64_t bytes, const Frames& frames) const {
+Picoseconds Route::latency(std::uint64_t bytes, std::uint64_t last, const Frames& frames) const {
   const auto narrowest = std::ranges::min_element(rates, {}, &BitsPerSecond::count);
   const std::uint64_t first = std::min(bytes, frames.full());
-  const std::uint64_t last = frames.last_bytes(bytes);
   Picoseconds found = delay;
   for (auto at = rates.begin(); at != narrowest; ++at) found += serialization_time(first, *at);
   if (narrowest == rates.end()) return found;
   for (auto at = std::next(narrowest); at != rates.end(); ++at) {
     // The last packet leaves the narrowest link one of its own serialization times after the full packet before it.
     Picoseconds wait{};
-    if (at == std::next(narrowest) && bytes > frames.full()) {
+    if (at == std::next(narrowest) && bytes > last) {
       wait = std::max(wait, serialization_time(first, *at) - serialization_time(last, *narrowest));
     }
     found += wait + serialization_time(last, *at);

@@ -25,15 +25,29 @@ struct Frames {
   std::uint32_t first = 0;        // more headers in the first packet of each part of a write
   std::uint32_t stream = 0;       // what stands before a write and takes the place of payload
   bool one_port = false;          // a queue pair sends by one port; else it cuts writes into a part for each
-  // Of a write that is cut into so many parts.
-  std::uint64_t wire_bytes(std::uint64_t length, std::uint64_t parts = 1) const {
+  std::uint32_t part = 1;         // a part of a write is a multiple of it, but for the last
+  std::uint32_t align = 1;        // a packet's payload is padded to a multiple of it
+  std::uint32_t immediate = 0;    // more in the last packet of each part of a write with an immediate value
+  // Payload bytes of part `number` of a write that is cut into `parts`: an even share of whole units, what is left
+  // over missing from the last parts.
+  std::uint64_t part_bytes(std::uint64_t length, std::uint64_t parts, std::uint64_t number) const {
+    const std::uint64_t even = (length + parts - 1) / parts, share = (even + part - 1) / part * part;
+    return std::min(share, length - std::min(length, share * number));
+  }
+  // Of a part with so much payload.
+  std::uint64_t wire_bytes(std::uint64_t length, bool with_immediate = false) const {
     length += stream;
-    const std::uint64_t each = (length + parts - 1) / parts;
-    return length + parts * (overhead * std::max<std::uint64_t>((each + payload - 1) / payload, 1) + first);
+    const std::uint64_t packets = std::max<std::uint64_t>((length + payload - 1) / payload, 1);
+    return (length + align - 1) / align * align + packets * overhead + first + (with_immediate ? immediate : 0);
   }
   std::uint64_t full() const { return std::uint64_t{payload} + overhead; }
-  // The last packet of a part of so many bytes on the wire.
-  std::uint64_t last_bytes(std::uint64_t wire) const { return wire <= full() ? wire : (wire - 1) % full() + 1; }
+  // The last packet of such a part.
+  std::uint64_t last_bytes(std::uint64_t length, bool with_immediate = false) const {
+    length += stream;
+    const std::uint64_t rest = length == 0 ? 0 : (length - 1) % payload + 1;
+    return (rest + align - 1) / align * align + overhead + (length <= payload ? first : 0) +
+           (with_immediate ? immediate : 0);
+  }
 };
 
 struct Route {
@@ -43,8 +57,8 @@ struct Route {
   std::vector<BitsPerSecond> rates;     // of the links at which a packet is clocked
   // What so many bytes take beyond their time on the narrowest link: propagation, and a packet once more on every
   // other link. Behind full packets a shorter one waits on the link after the narrowest until the last of them has
-  // left; further on only where nothing else has come between them.
-  Picoseconds latency(std::uint64_t bytes, const Frames& frames) const;
+  // left; further on only where nothing else has come between them. `last`: of these bytes, the last packet.
+  Picoseconds latency(std::uint64_t bytes, std::uint64_t last, const Frames& frames) const;
   // From then on to when the sender has the acknowledgement, which crosses as many links back.
   Picoseconds answer(std::uint64_t bytes) const;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "clock/random.hpp"
 #include "packet/rdma.hpp"
@@ -40,6 +41,7 @@ void FluidTransport::make_parts(QueuePair& qp) {
     if (qp.planes[port].uplinks.empty()) continue;
     qp.parts.emplace_back();
     qp.parts.back().port = port;
+    qp.parts.back().write = qp.leaving;
   }
   if (frames_.one_port && qp.parts.size() > 1) {
     const std::uint64_t hash =
@@ -56,30 +58,53 @@ void FluidTransport::on_post(QpNumber number, const WorkRequest& request, Picose
     return sink_.complete({number, Status::flushed, request.id, request.length});
   }
   ++open_;
-  queue_pairs_[index]->writes.push_back(request);
+  queue_pairs_[index]->writes.emplace_back().request = request;
   begin(index, now);
 }
 
-// Begins the next write, if none flows. A write without a path waits until on_paths brings one.
+// Begins the next write at each port that carries none. A write without a path waits until on_paths brings one.
 void FluidTransport::begin(std::uint32_t index, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
-  if (qp.parts_open > 0 || qp.failed || qp.sending >= qp.writes.size() || qp.parts.empty()) return;
-  qp.arrives = std::max(qp.arrives, now);  // never before the write in front of it
-  divide(index, qp.interrupted > 0 ? qp.interrupted
-                                   : frames_.wire_bytes(qp.writes[qp.sending].length, qp.parts.size()));
+  if (qp.failed) return;
+  for (std::size_t number = 0; number < qp.parts.size(); ++number) {
+    Part& part = qp.parts[number];
+    while (!part.flowing && part.left == 0 && part.write < qp.end()) {
+      Write& write = qp.write(part.write);
+      if (!write.cut) {
+        cut(qp, write);
+        write.arrives = std::max(write.arrives, now);
+      }
+      part.left = part.bytes = std::exchange(write.shares[number], 0);
+      part.last = write.again ? std::min(part.bytes, frames_.full())
+                              : frames_.last_bytes(frames_.part_bytes(write.request.length, qp.parts.size(), number),
+                                                   write.request.opcode == Opcode::write_with_immediate);
+      if (part.left == 0) {
+        ++part.write;  // it has no part for this port
+      } else {
+        flow(index, number);
+      }
+    }
+  }
 }
 
-// Cuts bytes of the write into equal parts.
-void FluidTransport::divide(std::uint32_t index, std::uint64_t bytes) {
-  QueuePair& qp = *queue_pairs_[index];
-  const std::uint64_t count = std::min<std::uint64_t>(qp.parts.size(), bytes);
-  qp.interrupted = 0;
-  qp.parts_open = count;
+// Into a part for each port, as the transport cuts its messages; what a change of paths has left, evenly.
+void FluidTransport::cut(QueuePair& qp, Write& write) const {
+  const std::size_t count = qp.parts.size();
+  const bool immediate = write.request.opcode == Opcode::write_with_immediate;
+  write.cut = true;
+  write.again |= write.interrupted > 0;
+  write.parts_open = 0;
+  write.shares = {};
   for (std::size_t i = 0; i < count; ++i) {
-    qp.parts[i].left = bytes / count + (i < bytes % count);
-    qp.parts[i].bytes = qp.parts[i].left;
-    flow(index, i);
+    const std::uint64_t payload = frames_.part_bytes(write.request.length, count, i);
+    if (write.interrupted > 0) {
+      write.shares[i] = write.interrupted / count + (i < write.interrupted % count);
+    } else if (payload > 0 || i == 0 || (immediate && frames_.immediate > 0)) {
+      write.shares[i] = frames_.wire_bytes(payload, immediate);
+    }
+    write.parts_open += write.shares[i] > 0;
   }
+  write.interrupted = 0;
 }
 
 // Starts a flow for the bytes that a part has left, where the part's route is whole.
@@ -120,20 +145,33 @@ void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
 // All bytes of the write's part have been carried at the flow's rate.
 void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
-  qp.answer = part.route.answer(frames_.ack);
-  qp.arrives = std::max(qp.arrives, now + part.route.latency(part.bytes, frames_));
-  if (--qp.parts_open > 0) return;
-  const WorkRequest& write = qp.writes[qp.sending++];
-  FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
-  if (!far || !far->by_number_.contains(qp.remote)) {
-    qp.refused = true;
-    expect({qp.arrives + qp.answer, 0, index, nullptr, {}, 0, Status::remote_operational});
-  } else {
-    far->expect({qp.arrives, 0, index, this, write, qp.remote, Status::ok});
-    fabric_.network().nic(far->node_).look(now);
+  Write& write = qp.write(part.write++);
+  const Picoseconds arrives = now + part.route.latency(part.bytes, part.last, frames_);
+  write.arrives = std::max(write.arrives, arrives);
+  write.answered = std::max(write.answered, arrives + part.route.answer(frames_.ack));
+  --write.parts_open;
+  // A short write with parts for some ports alone may have left before the one in front of it.
+  while (qp.leaving < qp.end() && qp.write(qp.leaving).cut && qp.write(qp.leaving).parts_open == 0) {
+    write_left(index, now);
   }
   begin(index, now);
   fabric_.network().nic(node_).look(now);
+}
+
+// The first write that was leaving has left by all its ports.
+void FluidTransport::write_left(std::uint32_t index, Picoseconds now) {
+  QueuePair& qp = *queue_pairs_[index];
+  const Write& write = qp.write(qp.leaving++);
+  qp.arrives = std::max(qp.arrives, write.arrives);  // never before the write in front of it
+  const Picoseconds answer = std::max(write.answered, qp.arrives) - qp.arrives;
+  FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
+  if (!far || !far->by_number_.contains(qp.remote)) {
+    qp.refused = true;
+    expect({qp.arrives + answer, 0, index, nullptr, {}, 0, Status::remote_operational, {}});
+  } else {
+    far->expect({qp.arrives, 0, index, this, write.request, qp.remote, Status::ok, answer});
+    fabric_.network().nic(far->node_).look(now);
+  }
 }
 
 void FluidTransport::expect(Due due) {
@@ -178,7 +216,7 @@ void FluidTransport::arrive(const Due& due) {
       sink_.arrived({due.qp, write.immediate, write.length, write.remote_address});
     }
   }
-  due.from->expect({due.at + qp.answer, 0, due.index, nullptr, {}, 0, status});
+  due.from->expect({due.at + due.answer, 0, due.index, nullptr, {}, 0, status, {}});
   fabric_.network().nic(due.from->node_).look(due.at);
 }
 
@@ -186,7 +224,6 @@ void FluidTransport::answer(const Due& due) {
   QueuePair& qp = *queue_pairs_[due.index];
   if (qp.failed) return;  // its writes are back already
   complete(qp, due.status);
-  --qp.sending;
   if (due.status == Status::ok) return;
   qp.failed = true;
   for (Part& part : qp.parts) {
@@ -194,16 +231,17 @@ void FluidTransport::answer(const Due& due) {
     part.flowing = false;
     part.left = 0;
   }
-  qp.parts_open = 0;
   while (!qp.writes.empty()) complete(qp, Status::flushed);
+  qp.leaving = qp.first;
 }
 
 void FluidTransport::complete(QueuePair& qp, Status status) {
-  const WorkRequest& write = qp.writes.front();
+  const WorkRequest& write = qp.writes.front().request;
   sink_.complete({qp.local, status, write.id, write.length});
   ++(status == Status::ok ? writes_ : failed_);
   --open_;
   qp.writes.pop_front();
+  ++qp.first;
 }
 
 void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
@@ -213,21 +251,26 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
   if (planes.size() != qp.planes.size()) {
     throw std::invalid_argument("QpConfig.planes: as many as before");
   }
-  // The write that flows is cut again: its remaining bytes go in equal parts by the ports of the new paths.
-  std::uint64_t left = qp.interrupted;
+  // Writes that have begun are cut again: their remaining bytes go in equal parts by the ports of the new paths.
   for (Part& part : qp.parts) {
-    left += part.left;
-    if (!part.flowing) continue;
-    left += static_cast<std::uint64_t>(fabric_.links().left(part.flow)) + 1;
-    fabric_.links().stop(part.flow);
+    std::uint64_t left = part.left;
+    if (part.flowing) {
+      left += static_cast<std::uint64_t>(fabric_.links().left(part.flow)) + 1;
+      fabric_.links().stop(part.flow);
+    }
+    if (left > 0) qp.write(part.write).interrupted += left;
+  }
+  for (std::uint64_t number = qp.leaving; number < qp.end(); ++number) {
+    Write& write = qp.write(number);
+    if (!write.cut) break;
+    if (write.parts_open == 0) continue;
+    for (const std::uint64_t share : write.shares) write.interrupted += share;
+    write.cut = false;
   }
   qp.planes = std::move(planes);
   ++qp.rerouted;
   make_parts(qp);
-  qp.parts_open = 0;
-  qp.interrupted = left;
-  if (left == 0 || qp.parts.empty()) return begin(index, now);
-  divide(index, left);
+  begin(index, now);
 }
 
 void FluidTransport::on_renew(QpNumber number, Picoseconds) {

@@ -1,7 +1,8 @@
-// A NIC's transfers as fluid flows. A queue pair's requests follow one another; each is cut into equal parts,
-// one for each port of the NIC by which the queue pair has a path.
+// A NIC's transfers as fluid flows. A queue pair's requests are cut into parts, one for each port of the NIC by which
+// the queue pair has a path; at each port their parts follow one another.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <string>
@@ -44,8 +45,20 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     bool flowing = false;
     Route route;
     FlowId flow;
-    std::uint64_t left = 0;  // bytes on the wire that wait for a whole route; only while not flowing
-    std::uint64_t bytes = 0;  // on the wire, of the write that flows
+    std::uint64_t write = 0;  // number of the write that it carries, or will next
+    std::uint64_t left = 0;   // bytes on the wire that wait for a whole route; only while not flowing
+    std::uint64_t bytes = 0;  // on the wire, of the write's part
+    std::uint64_t last = 0;   // of these, the last packet
+  };
+  struct Write {
+    WorkRequest request;
+    bool cut = false;                                // into the parts of now
+    std::uint32_t parts_open = 0;                    // that have not left, once it is cut
+    std::array<std::uint64_t, kMaxPlanes> shares{};  // bytes on the wire of parts that have not begun
+    std::uint64_t interrupted = 0;  // bytes on the wire to be cut anew; 0: the whole write
+    bool again = false;             // it was interrupted: its parts are no longer those of the transport
+    Picoseconds arrives{};          // its last byte, as far as parts have left
+    Picoseconds answered{};         // and when the sender has all of their acknowledgements
   };
   struct QueuePair {
     QpNumber local = 0, remote = 0;
@@ -55,12 +68,12 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     bool failed = false;   // and the answer is here
     std::vector<Part> parts;         // one for each port with a path, or for one of them
     std::vector<PlanePaths> planes;
-    std::deque<WorkRequest> writes;  // not completed, in order
-    std::size_t sending = 0;         // index of the write that flows now
-    std::size_t parts_open = 0;      // of it; 0: none flows
-    std::uint64_t interrupted = 0;   // bytes on the wire of that write that wait for a port with a path
-    Picoseconds arrives{};           // its last byte, as far as parts have left
-    Picoseconds answer{};            // from its last byte's arrival to the sender's completion
+    std::deque<Write> writes;        // not completed, in order
+    std::uint64_t first = 0;         // number of the first of them, counted from 0
+    std::uint64_t leaving = 0;       // number of the first of which a part has not left
+    Picoseconds arrives{};           // the last byte of the write before that
+    Write& write(std::uint64_t number) { return writes[number - first]; }
+    std::uint64_t end() const { return first + writes.size(); }
   };
   // What happens at this NIC later: a write's bytes are in place, or its sender hears so.
   struct Due {
@@ -71,6 +84,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     WorkRequest write;
     QpNumber qp = 0;  // arrival: here
     Status status = Status::ok;
+    Picoseconds answer{};  // arrival: from then on to the sender's completion
     bool operator<(const Due& other) const {  // a heap with the earliest on top
       return at > other.at || (at == other.at && order > other.order);
     }
@@ -78,10 +92,11 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   void finished(FlowId flow, std::uint64_t cookie, Picoseconds now) override;
   void make_parts(QueuePair& qp);
   void begin(std::uint32_t index, Picoseconds now);
-  void divide(std::uint32_t index, std::uint64_t bytes);
+  void cut(QueuePair& qp, Write& write) const;
   void flow(std::uint32_t index, std::size_t part);
   void find_route(const QueuePair& qp, std::size_t number, Part& part);
   void part_left(std::uint32_t index, Part& part, Picoseconds now);
+  void write_left(std::uint32_t index, Picoseconds now);
   void find_routes(std::uint32_t index, const PlanePort* port);
   void expect(Due due);
   void arrive(const Due& due);

@@ -84,6 +84,40 @@ def test_it_is_so_in_many_fabrics(tmp_path):
         check_drawn(tmp_path, seed)
 
 
+def test_mrc_fills_a_path_that_is_shorter_than_two_units_of_its_time_stamps(tmp_path):
+    """Of a round trip of 245 ns the least sample is 128 ns. The fabric's longest is longer."""
+    fabric = ln.Fabric(payload="1024 B")
+    switches = [fabric.add_switch(f"s{i}") for i in range(3)]
+    for a, b in (("h0", "s0"), ("h1", "s0"), ("h2", "s2")):
+        fabric.add_link(fabric.add_host(a), b, rate="400 Gb/s", delay="47.4 ns")
+    for a, b in itertools.pairwise(switches):
+        fabric.add_link(a, b, rate="400 Gb/s", delay="47.4 ns")
+    assert lone(tmp_path, fabric, "1 MB", "mrc") <= 1.1
+
+
+def matrix(tmp_path, size, transport, model):
+    fabric = ln.Fabric(payload="1024 B")
+    for plane, rate in enumerate(("40 Gb/s", "1 Gb/s", "10 Gb/s")):
+        fabric.add_switch(f"p{plane}.s0", plane=plane)
+        for host in ("h0", "h1"):
+            if host not in fabric.hosts:
+                fabric.add_host(host)
+            fabric.add_link(host, f"p{plane}.s0", rate=rate, delay="100 ns")
+    file = tmp_path / "one.cm"
+    file.write_text(f"Nodes 2\nConnections 1\n0->1 id 1 start 0 size {size}\n")
+    job = ln.Flows.from_htsim(file, transport=transport)
+    [flow] = ln.run(fabric, job, seed=2, directory=tmp_path / f"{size}", model=model).flows
+    return flow["slowdown"]
+
+
+@pytest.mark.parametrize("model", ["packets", "fluid"])
+@pytest.mark.parametrize("size", [1, 128, 129, 300, 5000, 1_500_000])
+def test_a_flow_of_a_matrix_has_its_ideal_over_unlike_planes(tmp_path, size, model):
+    """RoCE sends its immediate value by each port, by those too that have no bytes of it. Of 5,000 B
+    the last packet is short, and waits behind a full one."""
+    assert 1 <= matrix(tmp_path, size, "roce", model) <= (1.1 if size == 5000 else 1.01)
+
+
 # --- without packets ------------------------------------------------------------------------------
 def test_a_run_without_packets_counts_short_packets_as_they_are(tmp_path):
     """Blocks of 1,000 B behind links of 1 Gb/s: the time is that of short frames."""
@@ -93,6 +127,17 @@ def test_a_run_without_packets_counts_short_packets_as_they_are(tmp_path):
                        directory=tmp_path / f"{transport}-{model}").data.iterations[-1].end_ps
                 for model in ("packets", "fluid")]
         assert 0.9 * took[0] <= took[1] <= 1.02 * took[0], transport
+
+
+def test_a_slow_port_holds_up_no_other(tmp_path):
+    """Of four writes by two ports: one is slower at first, the other one later."""
+    faults = [ln.degrade("h0->p0.leaf0", 0.25, at="0 s", duration="400 us"),
+              ln.degrade("h0->p1.leaf0", 0.25, at="1 ms", duration="400 us")]
+    took = [ln.run(ln.star(hosts=2, planes=2, rate="10 Gb/s", delay="1 us"),
+                   ln.Flows("4 MiB", pairs=[(0, 1)], transport="roce"), faults, model=model,
+                   directory=tmp_path / model).data.flows[0].end_ps
+            for model in ("packets", "fluid")]
+    assert 0.98 * took[0] <= took[1] <= 1.02 * took[0]
 
 
 def not_slower(tmp_path, seed):

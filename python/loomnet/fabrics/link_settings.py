@@ -47,6 +47,8 @@ class Frames:
     """How a transport cuts messages into packets, in bytes. `payload`: of a full packet; `header`:
     of a data packet's Ethernet frame without FCS, beside its payload; `ack`: of an
     acknowledgement's frame; `first`: more headers in the first packet of a message, or of its part;
+    `immediate`: more in the last one, where messages carry an immediate value, with which a part of
+    no bytes is a packet, too;
     `stream`: what stands before a message and takes the place of payload; `align`: packets' payload
     is padded to a multiple of it. `ways`: a message takes all planes and paths packet by packet
     ("all"), has a part for each plane, a multiple of `part`, which takes one path ("parts"), or
@@ -56,6 +58,7 @@ class Frames:
     header: int
     ack: int
     first: int = 0
+    immediate: int = 0
     stream: int = 0
     align: int = 1
     part: int = 1
@@ -65,7 +68,7 @@ class Frames:
         """The frames of a message, or of a part of one, in order: bytes, and how many in a row."""
         length += self.stream
         before = max(-(-length // self.payload), 1) - 1
-        last = self._padded(length - before * self.payload) + self.header
+        last = self._padded(length - before * self.payload) + self.header + self.immediate
         if not before:
             return [(last + self.first, 1)]
         return [(self.full + self.first, 1), (self.full, before - 1), (last, 1)]

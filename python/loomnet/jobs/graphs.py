@@ -106,6 +106,10 @@ class ConnectionMatrix(GraphJob):
         return read_matrix(self.path, self.start_unit).graph()
 
     @property
+    def sends_immediates(self) -> bool:
+        return True
+
+    @property
     def first_ps(self) -> int:
         graph = self._graph
         return min((task.duration_ps for task, after in zip(graph.tasks, graph.after, strict=True)

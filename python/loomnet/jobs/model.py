@@ -203,6 +203,11 @@ class Job(Spec):
         """Whether, live, sockets of the hosts' kernels can carry it: flows between pairs do."""
         return False
 
+    @property
+    def sends_immediates(self) -> bool:
+        """Whether its flows' writes carry immediate values, by which receivers hear of their end."""
+        return False
+
     def check_clock(self, clock: str) -> None:
         """Raises UsageError if this job cannot run on the clock, whatever its transport."""
 

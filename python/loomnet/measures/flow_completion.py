@@ -66,7 +66,7 @@ class Ideals:
         longest = 0
         for number, way in enumerate(ports):
             pieces = [self._part(length, number, len(ports)) for length in self._messages(size)]
-            if any(pieces):
+            if any(pieces) or frames.immediate:
                 longest = max(longest, self._piecewise(way, pieces) + self._returned(way))
         return longest
 
@@ -84,7 +84,7 @@ class Ideals:
     def _cut(self, pieces: list[int]) -> list[tuple[int, int]]:
         """The frames of messages, or of the parts of them that one plane carries, the last of the
         last message in the end."""
-        sent = [piece for piece in pieces if piece]
+        sent = [piece for piece in pieces if piece or self._frames.immediate]
         # All messages but the last are alike.
         alike = [(frame, times * (len(sent) - 1)) for frame, times in self._frames.cut(sent[0])]
         return [*alike, *self._frames.cut(sent[-1])]

@@ -20,7 +20,9 @@ def set_fluid_transport(fabric: _core.FluidFabric, host: EngineNode, transport: 
     fabric.set_transport(host, transport.model, payload_bytes=frames.payload,
                          overhead_bytes=frames.header + FRAMING_BYTES,
                          ack_bytes=frames.ack + FRAMING_BYTES, first_bytes=frames.first,
-                         stream_bytes=frames.stream, one_port=frames.ways == "one")
+                         stream_bytes=frames.stream, one_port=frames.ways == "one",
+                         part_bytes=frames.part, align_bytes=frames.align,
+                         immediate_bytes=frames.immediate)
 
 
 def fluid_notes(fabric: _core.FluidFabric) -> Notes:

@@ -215,8 +215,9 @@ class Play(ABC):
     @property
     def frames(self) -> Frames:
         """How the job's messages are cut into packets in this run."""
-        return self.transport.frames(self.request.options.get(self.transport.model, {}),
-                                     self.request.plan, live=self.engine.live)
+        found = self.transport.frames(self.request.options.get(self.transport.model, {}),
+                                      self.request.plan, live=self.engine.live)
+        return found if self.asked.job.sends_immediates else replace(found, immediate=0)
 
     def collect(self, shared: Mapping[str, Any], windows: list[Window]) -> RunData:
         """The job's data. `shared`: what all jobs of the run have in common; `windows`: in the

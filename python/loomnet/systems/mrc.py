@@ -60,7 +60,8 @@ class Mrc(Transport):
 
     def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
         return Frames(payload=size_option(options, "mtu", plan.payload_bytes),
-                      header=HEADER_BYTES + self.step_header_bytes(options), ack=SACK_FRAME_BYTES)
+                      header=HEADER_BYTES + self.step_header_bytes(options), ack=SACK_FRAME_BYTES,
+                      immediate=4)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         if plan.base_rtt_ps > MOST_RTT_PS:

@@ -74,10 +74,11 @@ class Roce(Transport):
         return chosen
 
     def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
-        # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4; RETH 16 and AETH 4.
+        # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4; RETH 16, ImmDt 4 and AETH 4.
         header = 78 + self.step_header_bytes(options)
         return Frames(payload=size_option(options, "payload_mtu", plan.payload_bytes),
-                      header=header, ack=82, first=16, align=4, part=STRIPE_BYTES, ways="parts")
+                      header=header, ack=82, first=16, immediate=4, align=4, part=STRIPE_BYTES,
+                      ways="parts")
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers(self.payload_bytes(options, plan), options.get("initial_psn", 0))

@@ -248,6 +248,17 @@ TEST(FluidFabric, WhatIsLeftOfAWriteFollowsThePaths) {
   EXPECT_EQ(here.completions[0].status, Status::ok);
 }
 
+TEST(FluidFabric, PartsAreWholeUnitsButForTheLast) {
+  const Frames frames{.payload = 4096, .overhead = 102, .part = 128};
+  const auto cut = [&](std::uint64_t length) {
+    return std::array{frames.part_bytes(length, 3, 0), frames.part_bytes(length, 3, 1),
+                      frames.part_bytes(length, 3, 2)};
+  };
+  EXPECT_EQ(cut(100), (std::array<std::uint64_t, 3>{100, 0, 0}));
+  EXPECT_EQ(cut(200), (std::array<std::uint64_t, 3>{128, 72, 0}));
+  EXPECT_EQ(cut(1000), (std::array<std::uint64_t, 3>{384, 384, 232}));
+}
+
 TEST(FluidFabric, AWriteWithoutBytesTakesAPacket) {
   Bed bed({.planes = 1, .hosts_per_leaf = 1});
   EXPECT_EQ(kRoce.wire_bytes(0), kRoce.overhead);
