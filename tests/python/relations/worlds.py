@@ -119,6 +119,10 @@ class Outcome:
         return any(count and (name == "trimmed" or name.startswith("drop_"))
                    for row in self.result.data.totals.values() for name, count in row.items())
 
+    def counted(self, name: str) -> int:
+        """The sum of all counters of that name."""
+        return sum(row.get(name, 0) for row in self.result.data.totals.values())
+
     def took(self) -> list[int]:
         """Of each job: picoseconds from its first iteration to its last event, 0 without any."""
         return [max((*(flow.end_ps or 0 for flow in part.data.flows),
