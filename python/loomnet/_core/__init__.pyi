@@ -1130,9 +1130,12 @@ class FluidFabric:
         first_bytes: int = 0,
         stream_bytes: int = 0,
         one_port: bool = False,
+        part_bytes: int = 1,
+        align_bytes: int = 1,
+        immediate_bytes: int = 0,
     ) -> None:
         """
-        The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before a write, in the place of payload. one_port: a queue pair sends by one port of those with a path.
+        The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before a write, in the place of payload. one_port: a queue pair sends by one port of those with a path; else by all of them, each a part that is a multiple of part_bytes. A packet's payload is padded to a multiple of align_bytes. Each part of a write with an immediate value has immediate_bytes more, one without payload too.
         """
 
     @property

@@ -10,16 +10,13 @@ from relations.facts import shown
 from relations.relation import RELATIONS
 from relations.search import for_count, for_seconds, seed, until_tried
 
-# Processor time of all relations together; two of them are tried at once. 300 when none waits.
-ALL_S = 60.0
+# Processor time of all relations together; two of them are tried at once.
+ALL_S = 300.0
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
-# Not yet. They break in 1 of 150 to 1,000 worlds, for reasons that are not known: matrix_of_flows
-# 21ff3572:229, fluid_is_a_bound 21ff3572:841, twice_the_size 21ff3572:156, slower_by_a_fault
-# 21ff3572:130, lone_flow_has_its_ideal e071adc0:89, built_from_a_graph e071adc0:256, planes_alike
-# e071adc0:113.
-WAIT = ("matrix_of_flows", "fluid_is_a_bound", "twice_the_size", "slower_by_a_fault",
-        "lone_flow_has_its_ideal", "built_from_a_graph", "planes_alike")
+# Not yet: it breaks by some percent in 1 of 700 worlds (ga:233), where messages of some bytes meet
+# MRC's probes.
+WAIT = ("twice_the_size",)
 NAMES = [name for name in RELATIONS if name not in WAIT]
 # Of real PyTorch ranks.
 OF_RANKS = ("repeats", "watched", "sampled", "snapshotted", "stated_as_it_is", "jobs_renamed",
