@@ -237,7 +237,7 @@ def test_path_sets_count_switches():
 
 # --- the order in which links are listed ----------------------------------------------------------
 def test_a_fault_at_a_step_finds_the_same_packets_whichever_link_was_listed_first(tmp_path):
-    """In a symmetric fabric packets of four planes arrive in the picosecond in which a step ends."""
+    """In a symmetric fabric packets of four planes arrive at the very time at which a step ends."""
     ends = []
     for turned in (False, True):
         fabric = ln.Fabric(payload="256 B")

@@ -113,8 +113,8 @@ def matrix(tmp_path, size, transport, model):
 @pytest.mark.parametrize("model", ["packets", "fluid"])
 @pytest.mark.parametrize("size", [1, 128, 129, 300, 5000, 1_500_000])
 def test_a_flow_of_a_matrix_has_its_ideal_over_unlike_planes(tmp_path, size, model):
-    """RoCE sends its immediate value by each port, by those too that have no bytes of it. Of 5,000 B
-    the last packet is short, and waits behind a full one."""
+    """RoCE sends its immediate value by each port, by those too that have no bytes of it. Of
+    5,000 B the last packet is short, and waits behind a full one."""
     assert 1 <= matrix(tmp_path, size, "roce", model) <= (1.1 if size == 5000 else 1.01)
 
 

@@ -205,7 +205,7 @@ class Job(Spec):
 
     @property
     def sends_immediates(self) -> bool:
-        """Whether its flows' writes carry immediate values, by which receivers hear of their end."""
+        """Whether its flows' writes carry immediate values, by which receivers hear of the end."""
         return False
 
     def check_clock(self, clock: str) -> None:

@@ -72,8 +72,8 @@ def trace_of_flows(trial: Trial) -> Found:
 @relation(Wants(kinds=("Trace",), more=0))
 def matrix_of_flows(trial: Trial) -> Found:
     """Flows of a trace and the same flows as htsim's connection matrix take the same time to their
-    ideals (5 %): a matrix's writes carry an immediate value of 4 B, with which RoCE sends a packet by
-    each port, by those too for which a short message has no bytes."""
+    ideals (5 %): a matrix's writes carry an immediate value of 4 B, with which RoCE sends a packet
+    by each port, by those too for which a short message has no bytes."""
     [job] = trial.world.jobs
     ranks, count = job.get("ranks"), trial.draw.randint(1, 3)
     rows = sorted((a_time(trial.draw, 1, 1e8).count, *trial.draw.sample(range(ranks), 2),
@@ -118,12 +118,12 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     """Without packets no job over RoCE ends later than with them (2 %), where links are equal,
     messages are of many packets, propagation is short and a rank's steps go by one way.
 
-    Messages of few packets take turns on a link, where flows share it and all end last: the first of
-    them, of n packets each, ends up to one n-th sooner. Packets of a far sender come to a shared link
-    later than those of a near one, where flows share it at once. By queue_pair="per-step" the steps of
-    a rank go by several ways, and a step meets one that is further ahead: their packets leave in the
-    order in which they came, where flows have equal shares and the one behind ends later. TCP goes by
-    other paths."""
+    Messages of few packets take turns on a link, where flows share it and all end last: the first
+    of them, of n packets each, ends up to one n-th sooner. Packets of a far sender come to a shared
+    link later than those of a near one, where flows share it at once. By queue_pair="per-step" the
+    steps of a rank go by several ways, and a step meets one that is further ahead: their packets
+    leave in the order in which they came, where flows have equal shares and the one behind ends
+    later. TCP goes by other paths."""
     made = fabrics.build(trial.world.fabric)
     [job] = trial.world.jobs
     if job.get("queue_pair") == "per-step":
@@ -148,8 +148,9 @@ def fluid_is_a_bound(trial: Trial) -> Found:
                 more=0, settings=False, faults=HARMLESS, simple=True))
 def planes_alike(trial: Trial) -> Found:
     """A fault of a link is the same in whichever plane it is: of five seeds the medians are no more
-    than 60 % apart, or the times of the two planes overlap. Where a queue holds about as many packets
-    as a sender has under way, one seed takes several times as long as another, in every plane."""
+    than 60 % apart, or the times of the two planes overlap. Where a queue holds about as many
+    packets as a sender has under way, one seed takes several times as long as another, in every
+    plane."""
     made = fabrics.build(trial.world.fabric)
     if made.planes < 2:
         raise Unfit("one plane")

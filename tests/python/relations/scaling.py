@@ -45,9 +45,9 @@ def twice_the_size(trial: Trial) -> Found:
     lines = not_above(f"{size} against twice as much", _longest(once), _longest(twice), 0.03)
     if lines and job.get("transport") == "tcp" and once.drops():
         raise Excepted("TCP lost packets of the shorter job, and waited for a timer")
-    # MRC sends as many packets by a slow path as by a fast one. Those of a long message are overtaken
-    # there by so many others that MRC takes the path for a lossy one, and leaves it for a while; the
-    # packets of a short message end before that, and the job waits for the slow path.
+    # MRC sends as many packets by a slow path as by a fast one. Those of a long message are
+    # overtaken there by so many others that MRC takes the path for a lossy one, and leaves it for a
+    # while; the packets of a short message end before that, and the job waits for the slow path.
     if lines and job.get("transport") == "mrc" and twice.counted("ev_condemned"):
         raise Excepted("MRC left a slow path in the longer job alone")
     return lines
