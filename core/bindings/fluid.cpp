@@ -29,9 +29,9 @@ void bind_fluid(py::module_& m) {
           py::arg("part_bytes") = 1, py::arg("align_bytes") = 1, py::arg("immediate_bytes") = 0,
           "The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on "
           "the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before "
-          "a write, in the place of payload. one_port: a queue pair sends by one port of those with a path; else by all of them, each a part that is a "
-          "multiple of part_bytes. A packet's payload is padded to a multiple of align_bytes. Each part of a write "
-          "with an immediate value has immediate_bytes more, one without payload too.")
+          "a write, in the place of payload. one_port: a queue pair sends by one port of those with a path; else by all "
+          "of them, each a part that is a multiple of part_bytes. A packet's payload is padded to a multiple of "
+          "align_bytes. Each part of a write with an immediate value has immediate_bytes more, one without payload too.")
       .def_property_readonly("solved", [](FluidFabric& f) { return f.links().work().solved; },
                              "Parts of the network whose rates were computed.");
 
