@@ -129,7 +129,8 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     if job.get("queue_pair") == "per-step":
         raise Unfit("steps of a rank go by several ways")
     least = ln.Size.of(MANY_PACKETS * made.planes * made.payload.count
-                       * job.get("ranks", len(made.hosts)) * job.get("channels", 1))
+                       * job.get("ranks", len(made.hosts)) * job.get("channels", 1)
+                       * job.get("buckets", 1))
     short = ln.Time("1 ns")
     trial.world = trial.world.with_jobs(lambda each: mapped(
         each, lambda leaf: max(leaf, least) if isinstance(leaf, ln.Size) else leaf))
