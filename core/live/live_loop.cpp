@@ -105,12 +105,13 @@ void LiveLoop::stop() {
 }
 
 StageLateness LiveLoop::take_window() {
-  return call([this] {
+  const auto take = [this] {
     const StageLateness window = window_;
     whole_.merge(window_);
     window_.clear();
     return window;
-  });
+  };
+  return running() ? call(take) : take();
 }
 
 LiveLoop::Pace LiveLoop::pace() {

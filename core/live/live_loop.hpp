@@ -17,6 +17,7 @@
 #include "engine/network.hpp"
 #include "live/command_queue.hpp"
 #include "live/fidelity.hpp"
+#include "live/holders.hpp"
 #include "live/host_carriers.hpp"
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
@@ -59,11 +60,15 @@ class LiveLoop final : public KernelGate {
   void add_poller(LivePoller& poller) { pollers_.push_back(&poller); }  // before start()
   // Starts the clock where the network's stands. Throws LiveError.
   void start();
-  // Runs `work` between two passes, on the loop's thread; its result or exception comes back here.
+  // Runs `work` between two passes, on the loop's thread, or here where the loop stands for this thread; its result
+  // or exception comes back here.
   template <typename Work>
   auto call(Work work) -> decltype(work()) {
+    if (holders_.mine()) return work();
     return commands_.call(std::move(work));
   }
+  // The threads that stand() has been asked for.
+  Holders& holders() { return holders_; }
   // Called by a command on the loop's thread: calls `stands`, then waits until `go` is ready. Meanwhile another thread
   // may change the network, so the loop only takes frames from the sockets, which hold few, and keeps them.
   void stand(const std::function<void()>& stands, std::future<void> go);
@@ -75,7 +80,7 @@ class LiveLoop final : public KernelGate {
   pid_t thread_id() const { return thread_id_.load(); }
   const LiveClock& clock() const { return clock_; }
 
-  // Lateness since the last call, by stage: one phase's window. While running, any thread.
+  // Lateness since the last call, by stage: one phase's window. Any thread, also after stop().
   StageLateness take_window();
   // Frames taken from the kernel so far, and how late packets were. While running, any thread.
   struct Pace {
@@ -162,6 +167,7 @@ class LiveLoop final : public KernelGate {
   LiveLoopConfig config_;
   LiveClock clock_;
   CommandQueue commands_;
+  Holders holders_;
   std::vector<LivePoller*> pollers_;
   std::vector<Port> ports_;
   std::vector<std::vector<std::uint32_t>> by_node_;  // [node][port] -> index into ports_

@@ -69,7 +69,8 @@ void LiveRun::start() {
 }
 
 void LiveRun::stop() {
-  resume();  // an interrupt may have come between pause() and resume()
+  if (loop_) loop_->holders().clear();  // an interrupt may have come between pause() and resume()
+  go_on();
   if (loop_) loop_->stop();
 }
 
@@ -103,10 +104,16 @@ bool LiveRun::pause(std::chrono::nanoseconds most) {
     }
     stands_ = std::move(stands);
   }
-  return stands_.wait_for(most) == std::future_status::ready;
+  if (stands_.wait_for(most) != std::future_status::ready) return false;
+  loop_->holders().add();
+  return true;
 }
 
 void LiveRun::resume() {
+  if (loop_ && loop_->holders().remove()) go_on();
+}
+
+void LiveRun::go_on() {
   if (!stands_.valid()) return;
   stands_ = {};
   resumed_.set_value();

@@ -74,12 +74,13 @@ class LiveRun {
   void name_rank(pid_t process) { watch_.name_rank(process); }
   void stop();
   void close();
-  // Holds the loop between two passes until resume(): the network may be touched by this thread.
+  // Holds the loop between two passes until resume(): the network may be touched by this thread. A pause within a
+  // pause ends with its own resume(), and the loop goes on after the last.
   void pause() { pause(std::chrono::hours(1)); }
   // The same, if the loop stands within this time; false: not yet, and pause() is to be called again.
   bool pause(std::chrono::nanoseconds most);
   void resume();
-  // Runs `work` on the loop's thread, or here where the loop does not run.
+  // Runs `work` on the loop's thread, or here where the loop does not run or stands for this thread.
   template <typename Work>
   auto call(Work work) -> decltype(work()) {
     if (loop_ && loop_->running()) return loop_->call(std::move(work));
@@ -103,6 +104,8 @@ class LiveRun {
   Fidelity fidelity() { return loop_ ? loop_->fidelity() : fidelity_; }
 
  private:
+  void go_on();  // ends the loop's standing
+
   Network& network_;
   RankPoller poller_;
   SchedWatch watch_;

@@ -12,6 +12,7 @@ import pytest
 import loomnet as ln
 from loomnet.labs.lab import Lab
 from loomnet.live import doctor
+from loomnet.live.clock import LiveClock
 from loomnet.processes import journal as ownership
 
 _REASON = doctor.why_not_live()
@@ -157,6 +158,17 @@ def test_a_run_says_by_stage_and_phase_how_late_it_was(live):
     assert fidelity.notes["waits"] is None or "wait" in fidelity.notes["waits"]
     for wait in fidelity.waits:
         assert wait.longest_ns <= wait.total_ns and wait.count >= 1
+
+
+def test_a_phase_may_begin_with_an_iteration_that_is_found_at_the_very_end(monkeypatch, tmp_path):
+    """The engine stands then, and the phase asks it for its lateness."""
+    monkeypatch.setattr(LiveClock, "traffic_state", lambda *_: ([], False))
+    live = Lab("live", clock="live", directory=tmp_path / "lab", max_wall_s=6)
+    job = ln.AllReduce(size="20 kB", repeat=100_000)
+    late = ln.down("h0--p0.leaf0", at=ln.step(3), duration="1 s", phase="late")
+    r = live.run(fabric(), job, [late])
+    assert len(r.data.iterations) > 3
+    assert {row.phase for row in r.data.fidelity.stages} >= {"before", "late"}
 
 
 def test_a_run_that_cannot_keep_up_ends_within_20_s_with_the_remedy(live, monkeypatch, tmp_path):

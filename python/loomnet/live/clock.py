@@ -195,10 +195,10 @@ class LiveClock:
     def finish(self) -> None:
         self.network.faces.close()
         self.network.captures.close()  # their threads reach the network through the loop
-        self.lateness.close()
         if self.run_queues is not None:
             self.summed_waits = self.run_queues.waits()
         self.live.stop()
+        self.lateness.close()  # with the packets that came back while the loop ended
         totals = self.engine.totals()
         for switch in filter(lambda each: each.in_kernel, self.plan.switches):
             counters = self.live.switch_counters(self.engine.node(switch.number))

@@ -114,8 +114,9 @@ class TrafficPlay(Play):
     def stop(self) -> None:
         if not self.done and self.traffic is not None:
             with self.clock.held():
-                self.take(self.traffic.iterations(len(self.iterations)))
+                found = self.traffic.iterations(len(self.iterations))
                 self.errors += self._failures()
+            self.take(found)  # may begin and end phases
 
     def _failures(self) -> list[RunFault]:
         """The traffic's errors in the job's own time, which starts with the job."""

@@ -237,6 +237,25 @@ TEST_F(LiveLoopTest, OrdersComeFromManyThreadsAndWindowsAreSeparate) {
   EXPECT_EQ(bed.loop->fidelity().stages[Stage::packet].count(), 10u);
 }
 
+// As where a fault begins with an iteration that Python finds while it holds the loop.
+TEST_F(LiveLoopTest, WhatTheHolderOfTheLoopAsksIsDoneWhileItStands) {
+  LineBed bed;
+  bed.loop->start();
+  std::promise<void> stands, go;
+  ASSERT_TRUE(bed.loop->post([&] { bed.loop->stand([&] { stands.set_value(); }, go.get_future()); }));
+  stands.get_future().wait();
+  Holders& holders = bed.loop->holders();
+  holders.add();
+  holders.add();
+  EXPECT_EQ(bed.loop->take_window()[Stage::packet].count(), 0u);
+  EXPECT_FALSE(holders.remove()) << "the outer hold ended with the inner one";
+  EXPECT_EQ(bed.loop->call([] { return std::this_thread::get_id(); }), std::this_thread::get_id());
+  EXPECT_TRUE(holders.remove());
+  go.set_value();
+  EXPECT_NE(bed.loop->call([] { return std::this_thread::get_id(); }), std::this_thread::get_id());
+  bed.loop->stop();
+}
+
 TEST_F(LiveLoopTest, ADilatedClockRunsSlower) {
   LineBed bed({.dilation = 50, .realtime = false, .lateness_bound = seconds(10)});
   const Picoseconds before = bed.network.now();
