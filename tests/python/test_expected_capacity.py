@@ -275,4 +275,4 @@ def test_mrc_has_the_goodput_that_is_expected(tmp_path, run):
     fabric, job, fault = run
     r = ln.run(fabric, job("2 MB", repeat=60), [fault], directory=tmp_path / "run")
     expected = r["x.expected_capacity"]
-    assert 0.9 * expected <= r["x.goodput_ratio"] <= 1.08 * expected
+    assert 0.9 * expected <= r["x.goodput_ratio"] <= 1.1 * expected

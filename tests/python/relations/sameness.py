@@ -128,9 +128,10 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     [job] = trial.world.jobs
     if job.get("queue_pair") == "per-step":
         raise Unfit("steps of a rank go by several ways")
+    buckets = job.get("buckets", 1)  # how many, or the size of each
     least = ln.Size.of(MANY_PACKETS * made.planes * made.payload.count
                        * job.get("ranks", len(made.hosts)) * job.get("channels", 1)
-                       * job.get("buckets", 1))
+                       * (buckets if isinstance(buckets, int) else len(buckets)))
     short = ln.Time("1 ns")
     trial.world = trial.world.with_jobs(lambda each: mapped(
         each, lambda leaf: max(leaf, least) if isinstance(leaf, ln.Size) else leaf))

@@ -3,7 +3,9 @@ snapshots, real bytes in place of lengths."""
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import loomnet as ln
 
 from . import fabrics, jobs
 from .drafts import a_time, draft
+from .facts import Path as FactPath
 from .facts import differences, facts
 from .relation import Found, Trial, Unfit, relation
 from .worlds import Wants, run
@@ -38,6 +41,10 @@ class Stater(ln.plugin.Controller):
 
     def advance(self, now: int, view: ln.plugin.View) -> ln.plugin.Changes:
         return [ln.change.link("*--*")]
+
+
+_STALL = re.compile(r"nothing left to happen at .*? and the job is not done|"
+                    r"no operation finished for .*? the network delivers nothing")
 
 
 def _looks(trial: Trial) -> ln.Time:
@@ -68,9 +75,16 @@ def repeats(trial: Trial) -> Found:
 
 @relation(Wants(kinds=jobs.EVERY))
 def watched(trial: Trial) -> Found:
-    """A controller that only looks changes nothing."""
+    """A controller that only looks changes nothing but the words for a stall: as long as it looks,
+    something is left to happen."""
     watcher = draft("controller", "relations_watcher", every=_looks(trial))
-    return _same(trial, controllers=[watcher])
+    other = facts(trial.run(trial.world, controllers=[watcher]))
+    return differences(_stalls_alike(trial.facts), _stalls_alike(other))
+
+
+def _stalls_alike(found: Mapping[FactPath, Any]) -> dict[FactPath, Any]:
+    return {path: _STALL.sub("stalled", repr(value)) if path[1] in ("ended", "errors") else value
+            for path, value in found.items()}
 
 
 @relation(Wants(kinds=jobs.EVERY))
