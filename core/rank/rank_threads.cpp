@@ -52,8 +52,8 @@ Read state_of(const char* path, char& state) {
 
 bool runs(char state) { return state == 'R' || state == 'D'; }
 
-// Whether the address lies in memory that the process shares with others. One that cannot be looked up counts as
-// shared: nobody knows then who will wake the thread.
+// Whether the address lies in memory that the process shares with others. An address that cannot be looked up
+// counts as shared, since another process may then be the one to wake the thread.
 bool in_shared_memory(unsigned long long address) {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
   if (!maps) return true;

@@ -112,8 +112,9 @@ def runs_alive() -> dict[str, int]:
 
 
 def left_since(before: set[str]) -> list[str]:
-    """What is there and was not, after the kernel has had time to put things away. An object that
-    is missing from one look has gone, and what comes later is another run's."""
+    """Names of objects that are there and were not before, after the kernel has had time to put
+    things away. An object that is missing from one look has gone, and what comes later is another
+    run's."""
     deadline = time.monotonic() + SETTLE_S
     left = look() - before
     while left and time.monotonic() < deadline:

@@ -1,8 +1,8 @@
-"""Whose a process or a run is: of this test session, of another one on the machine, or unknown.
+"""Whose a process or a run is: of this suite, of another one on the machine, or unknown.
 
-A process is this session's if it or one of its ancestors is this process or carries the session's
-mark in its environment. A rank's environment holds no such mark, but the id of its run, and a run
-is this session's if the process that holds its journal is."""
+A process is this suite's if it or one of its ancestors is this process or carries this suite's mark
+in its environment. A rank's environment holds no such mark, but the id of its run, and a run is
+this suite's if the process that holds its journal is."""
 
 import os
 

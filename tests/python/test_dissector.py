@@ -73,8 +73,8 @@ def test_mrc(tmp_path, script):
         assert 0xc6 <= int(opcode, 0) <= 0xcb and int(pair) > 2
         assert int(ev, 0) == int(port) and int(plane) == 0
         assert 0 < int(payload) <= 2048
-    # What one side acknowledges was sent, by either plane; what it answers is an entropy value of
-    # the sender.
+    # Acknowledgements of all packets come back, by either plane, and each echoes an entropy value
+    # of the sender.
     sacks = [row for number in (0, 1)
              for row in fields(script, tmp_path / f"{number}.pcapng", "mrc.cack", "mrc.echo",
                                only="mrc.opcode == 0xdc && ipv6.dst == fd00::")]

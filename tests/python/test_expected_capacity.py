@@ -4,6 +4,7 @@ fabric, job and fault: it lies within 0 and 1, and one more fault never raises i
 import itertools
 import math
 import random
+import statistics
 from dataclasses import replace
 
 import highspy
@@ -273,6 +274,9 @@ def test_the_solver_says_nothing_and_takes_the_threads_that_a_scenario_gave_it(c
 def test_mrc_has_the_goodput_that_is_expected(tmp_path, run):
     pytest.importorskip("loomnet._core")
     fabric, job, fault = run
-    r = ln.run(fabric, job("2 MB", repeat=60), [fault], directory=tmp_path / "run")
-    expected = r["x.expected_capacity"]
-    assert 0.9 * expected <= r["x.goodput_ratio"] <= 1.1 * expected
+    # Of four seeds, since one alone gives 0.42 to 0.56 where half of the spines are left.
+    runs = [ln.run(fabric, job("2 MB", repeat=60), [fault], directory=tmp_path / f"run{seed}",
+                   seed=seed) for seed in range(4)]
+    expected = runs[0]["x.expected_capacity"]
+    kept = statistics.mean(r["x.goodput_ratio"] for r in runs)
+    assert 0.9 * expected <= kept <= 1.08 * expected

@@ -79,7 +79,7 @@ class Nscc : public CongestionControl {
   double min_window_ = 0, max_window_ = 0, cwnd_ = 0, saved_ = 0, port_share_ = 1;
   double whole_us_ = 0, rtt_step_us_ = 0, chunk_ = 0;
   // Times are whole picoseconds, and only their differences become microseconds: a rounded time would make
-  // what is decided depend on how long the run has been going on.
+  // decisions depend on how long the run has been going on.
   Picoseconds last_halved_{-1}, last_adjust_{}, last_decrease_{}, qa_begin_ = kNever;
   double qa_length_us_ = 0;
   double inc_ = 0, since_fulfil_ = 0;

@@ -129,7 +129,7 @@ TEST(ThreadProbe, AMutexThatAnotherThreadHoldsIsALock) {
   waits.join();
 }
 
-// Python's multiprocessing waits so for its children, who may compute meanwhile.
+// Python's multiprocessing sleeps in such a semaphore until its children, which may compute meanwhile, raise it.
 TEST(ThreadProbe, ASemaphoreInSharedMemoryIsNotALock) {
   for (const bool shared : {false, true}) {
     void* at = mmap(nullptr, sizeof(sem_t), PROT_READ | PROT_WRITE, MAP_ANONYMOUS | (shared ? MAP_SHARED : MAP_PRIVATE),

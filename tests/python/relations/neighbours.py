@@ -150,8 +150,8 @@ def idle_switch(trial: Trial) -> Found:
     delay = a_time(trial.draw, 1e3, 1e7)
     idle = (draft("add_switch", "idle", plane=near.plane),
             draft("add_link", near.name, "idle", rate=a_rate(trial.draw), delay=delay))
-    # Some jobs end the run the shortest delay behind their last event, and counters of the whole
-    # run are read then.
+    # Some jobs end the run the shortest delay behind their last event. Counters of the whole run
+    # are read then, and what a host is still waiting for ends with it.
     sooner = delay.count < min(half.delay.count for node in made.switches
                                for link in made.links_of(node)
                                for half in (link.forward, link.backward))
@@ -162,7 +162,8 @@ def idle_switch(trial: Trial) -> Found:
 
     return but_for_draws(
         trial, lambda fabric: _before_overrides(fabric, idle),
-        lambda path: "idle" in path[1] or (sooner and path[0] == "total"), larger)
+        lambda path: "idle" in path[1] or (
+            sooner and (path[0] == "total" or path[-1] in ("busy", "silences"))), larger)
 
 
 def _before_overrides(calls: fabrics.Calls, added: tuple[Draft, ...]) -> fabrics.Calls:
