@@ -8,10 +8,10 @@ import loomnet as ln
 def lateness(
     lab: ln.Lab,
     late: ln.Time = "1 ms",
-    rate: ln.Rate = "20 Mb/s",
-    uplink_rate: ln.Rate = "40 Mb/s",
+    rate: ln.Rate = "10 Mb/s",
+    uplink_rate: ln.Rate = "20 Mb/s",
     delay: ln.Time = "0.5 ms",
-    size: ln.Size = "2.2 MB",
+    size: ln.Size = "1.1 MB",
     fault: ln.Time = "8 s",
 ):
     """The main job's fabric, all-reduce and faults, once exact and once late, on MRC and on RoCE.

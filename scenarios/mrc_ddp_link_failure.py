@@ -15,8 +15,8 @@ def mrc_ddp_link_failure(
     lab: ln.Lab,
     transport: Literal["all", "mrc", "roce", "gloo"] = "all",
     planes: int = 4,
-    rate: ln.Rate = "20 Mb/s",
-    uplink_rate: ln.Rate = "40 Mb/s",
+    rate: ln.Rate = "10 Mb/s",
+    uplink_rate: ln.Rate = "20 Mb/s",
     delay: ln.Time = "0.5 ms",
     fault: ln.Time = "8 s",
     reroute_delay: ln.Time | Literal["off"] = "1 s",
@@ -45,7 +45,7 @@ def mrc_ddp_link_failure(
     results = {}
     for name in names:
         job = ln.TorchJob(
-            "train_digits.py", args=["--steps=100000", "--hidden=360", f"--seed={lab.seed}"],
+            "train_digits.py", args=["--steps=100000", "--hidden=252", f"--seed={lab.seed}"],
             ranks=4, transport=name, compute=compute, until=ln.Time.of(8 * fault.count),
             log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
         results[name] = lab.run(fabric, job, faults, label=name, reroute_delay=reroute_delay,

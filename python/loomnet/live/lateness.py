@@ -13,15 +13,15 @@ from loomnet.measures.run_data import ProcessorWait, StageLateness
 from loomnet.plans.model import Plan
 
 # Transports scale their timers and the targets of their controls by the longest base round trip.
-# Where 1 % of the packets are late by a quarter of it, figures of the main job move by 1 % at most
-# (scenarios/lateness.py); a sixth is below that.
+# Where 1 % of the packets are late by a fifth of it, figures of the main job move by 1.1 % at most
+# (scenarios/lateness.py, late by 2 ms); a sixth is below that.
 _OF_ROUND_TRIP = 6
-_MOST_WALL_PS = 10**9
+_MOST_WALL_PS = 2 * 10**9
 
 
 def lateness_bound_ps(plan: Plan, dilation: float) -> int:
     """The p99 lateness up to which a run has kept up, in emulated picoseconds: half the shortest
-    delay of a link or, if that is more, a sixth of the longest base round trip, this at most 1 ms
+    delay of a link or, if that is more, a sixth of the longest base round trip, this at most 2 ms
     of wall time. Each figure is besides held against its own resolution."""
     shortest = min(min(link.forward.delay_ps, link.backward.delay_ps) for link in plan.links)
     of_transports = min(plan.base_rtt_ps // _OF_ROUND_TRIP, round(_MOST_WALL_PS / dilation))

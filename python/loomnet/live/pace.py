@@ -3,6 +3,7 @@ was measured to carry, and a run that falls behind ends early with the remedy.""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -10,10 +11,11 @@ from loomnet.live.machine_budget import MachineBudget
 
 _EVERY_S = 1.0
 _LEAST_PACKETS = 1000  # below it a p99 is a few packets
-_FIRST_S = 5.0  # of traffic, before a verdict
-# After so much traffic a run ends early only where its p99, which is of all packets so far, is so
-# many times the bound: a run that is nearly done may come back below it.
-_EARLY_S, _FAR = 20.0, 2.0
+# How many times the bound the p99 of all packets so far must be for a run to end early, once so
+# many seconds of traffic have gone. Ranks that load modules in the first seconds, and a machine that
+# stops for some milliseconds, weigh much in the p99 of few seconds; a run that is nearly done may
+# come back below the bound.
+_TOO_LATE = ((5.0, 4.0), (15.0, 1.0), (20.0, 2.0))
 # A measure is doubted where a run was late at less than this share of it, or in time at more.
 _DOUBT_BELOW, _DOUBT_ABOVE = 0.7, 1.2
 
@@ -50,8 +52,8 @@ class Pace:
         if self._began is None:
             self._began = wall
         lasted = wall - self._began
-        bound = self.bound_ps * (1 if lasted <= _EARLY_S else _FAR)
-        if lasted < _FIRST_S or self._p99_ps <= bound:
+        times = next((times for since, times in reversed(_TOO_LATE) if lasted >= since), math.inf)
+        if self._p99_ps <= times * self.bound_ps:
             return None
         return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
                 f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; "
