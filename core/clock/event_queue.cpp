@@ -211,11 +211,11 @@ bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
     const Event served = pop(event);
     dispatch(served);
     if (leave_) [[unlikely]] {
-      // Which of a time's events came before that of a domain is a matter of the objects' numbers. Those of kAnybody
-      // come before all.
+      // Events of one time are served in the order of their objects' numbers. A stop must not depend on that order, so
+      // the other events of its time are served first. Those of kAnybody precede all others of their time.
       while (stopped_ && !windows_ && domain_of(served) != kAnybody) {
         const Event* other = front();
-        if (!other || other->at > now_) break;
+        if (!other || other->at > now_ || processed_ >= enough) break;
         dispatch(pop(other));
       }
       return false;

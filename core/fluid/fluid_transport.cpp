@@ -87,7 +87,8 @@ void FluidTransport::begin(std::uint32_t index, Picoseconds now) {
   }
 }
 
-// Into a part for each port, as the transport cuts its messages; what a change of paths has left, evenly.
+// Cuts a write into a part for each port, as the transport does. Bytes that a change of paths has left over are
+// divided evenly.
 void FluidTransport::cut(QueuePair& qp, Write& write) const {
   const std::size_t count = qp.parts.size();
   const bool immediate = write.request.opcode == Opcode::write_with_immediate;
@@ -162,8 +163,10 @@ void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now)
 void FluidTransport::write_left(std::uint32_t index, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
   const Write& write = qp.write(qp.leaving++);
-  qp.arrives = std::max(qp.arrives, write.arrives);  // never before the write in front of it
-  const Picoseconds answer = std::max(write.answered, qp.arrives) - qp.arrives;
+  // Neither before that of the write in front of it.
+  qp.arrives = std::max(qp.arrives, write.arrives);
+  qp.answered = std::max({qp.answered, write.answered, qp.arrives});
+  const Picoseconds answer = qp.answered - qp.arrives;
   FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
   if (!far || !far->by_number_.contains(qp.remote)) {
     qp.refused = true;

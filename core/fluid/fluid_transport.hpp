@@ -71,7 +71,8 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     std::deque<Write> writes;        // not completed, in order
     std::uint64_t first = 0;         // number of the first of them, counted from 0
     std::uint64_t leaving = 0;       // number of the first of which a part has not left
-    Picoseconds arrives{};           // the last byte of the write before that
+    Picoseconds arrives{};           // when the last byte of the write before that arrives
+    Picoseconds answered{};          // and when the sender hears of it
     Write& write(std::uint64_t number) { return writes[number - first]; }
     std::uint64_t end() const { return first + writes.size(); }
   };

@@ -67,7 +67,7 @@ class LiveLoop final : public KernelGate {
     if (holders_.mine()) return work();
     return commands_.call(std::move(work));
   }
-  // The threads that stand() has been asked for.
+  // The threads that hold the loop now, by LiveRun::pause().
   Holders& holders() { return holders_; }
   // Called by a command on the loop's thread: calls `stands`, then waits until `go` is ready. Meanwhile another thread
   // may change the network, so the loop only takes frames from the sockets, which hold few, and keeps them.
@@ -80,7 +80,8 @@ class LiveLoop final : public KernelGate {
   pid_t thread_id() const { return thread_id_.load(); }
   const LiveClock& clock() const { return clock_; }
 
-  // Lateness since the last call, by stage: one phase's window. Any thread, also after stop().
+  // Lateness since the last call, by stage: one phase's window. While running, any thread; after stop(), the one that
+  // called it.
   StageLateness take_window();
   // Frames taken from the kernel so far, and how late packets were. While running, any thread.
   struct Pace {

@@ -69,8 +69,11 @@ void LiveRun::start() {
 }
 
 void LiveRun::stop() {
-  if (loop_) loop_->holders().clear();  // an interrupt may have come between pause() and resume()
-  go_on();
+  {
+    const std::lock_guard lock(pausing_);
+    if (loop_) loop_->holders().clear();  // an interrupt may have come between pause() and resume()
+    go_on();
+  }
   if (loop_) loop_->stop();
 }
 
@@ -91,26 +94,34 @@ void LiveRun::close() {
 
 bool LiveRun::pause(std::chrono::nanoseconds most) {
   if (!loop_ || !loop_->running()) return true;
-  if (!stands_.valid()) {
-    priority_.take();
-    resumed_ = std::promise<void>();
-    auto paused = std::make_shared<std::promise<void>>();
-    std::future<void> stands = paused->get_future();
-    if (!loop_->post([this, paused] {
-          loop_->stand([&] { paused->set_value(); }, resumed_.get_future());
-        })) {
-      priority_.give_back();
-      return true;
+  std::shared_future<void> stands;
+  {
+    const std::lock_guard lock(pausing_);
+    if (!stands_.valid()) {
+      priority_.take();
+      resumed_ = std::promise<void>();
+      auto paused = std::make_shared<std::promise<void>>();
+      if (!loop_->post([paused, loop = loop_.get(), go = std::make_shared<std::future<void>>(resumed_.get_future())] {
+            loop->stand([&] { paused->set_value(); }, std::move(*go));
+          })) {
+        priority_.give_back();
+        return true;
+      }
+      stands_ = paused->get_future().share();
     }
-    stands_ = std::move(stands);
+    stands = stands_;
+    ++awaiting_;
   }
-  if (stands_.wait_for(most) != std::future_status::ready) return false;
-  loop_->holders().add();
-  return true;
+  const bool ready = stands.wait_for(most) == std::future_status::ready;
+  const std::lock_guard lock(pausing_);
+  --awaiting_;
+  if (ready) loop_->holders().add();
+  return ready;
 }
 
 void LiveRun::resume() {
-  if (loop_ && loop_->holders().remove()) go_on();
+  const std::lock_guard lock(pausing_);
+  if (loop_ && loop_->holders().remove() && awaiting_ == 0) go_on();
 }
 
 void LiveRun::go_on() {

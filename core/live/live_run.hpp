@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -114,9 +115,11 @@ class LiveRun {
   std::unique_ptr<LiveFabric> fabric_;
   std::unique_ptr<LiveLoop> loop_;
   Fidelity fidelity_;
+  std::mutex pausing_;  // guards the rest
   std::promise<void> resumed_;
-  std::future<void> stands_;  // valid: a pause() has been asked for, and resume() has not
-  BorrowedPriority priority_;  // of the thread that holds the loop
+  std::shared_future<void> stands_;  // valid: a pause() has been asked for, and the last resume() has not
+  int awaiting_ = 0;                 // threads in pause(), which do not hold the loop yet
+  BorrowedPriority priority_;        // of the thread that asked for it
 };
 
 }  // namespace loomnet

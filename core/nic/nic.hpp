@@ -76,9 +76,9 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   // destination is this host goes by the local link, whatever the name.
   void connect(const QpConfig& config, Picoseconds now, const QpOwner& owner = {},
                std::string_view transport = {});
-  // The same at a later time, by an event of this NIC: requests are posted behind it. The number is taken now.
-  // Until then the transport does not know the queue pair, whose paths and trees may be changed as those of any
-  // other. What the transport refuses, it refuses then.
+  // The same at a later time, by an event of this NIC. Requests are posted later than `at`: at `at` itself an event of
+  // no host comes first. The number is taken now. Until then the transport does not know the queue pair, whose paths
+  // and trees may be changed as those of any other. What the transport refuses, it refuses then.
   void connect_at(Picoseconds at, QpConfig config, const QpOwner& owner = {}, std::string_view transport = {});
   // A queue pair goes by other paths from now on; see Transport::on_paths.
   void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);

@@ -78,7 +78,7 @@ bool endless_futex(const char* text) {
   if (number != SYS_futex || timeout != 0) return false;
   const auto command = operation & FUTEX_CMD_MASK;
   if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET && command != FUTEX_LOCK_PI) return false;
-  // The kernel ends a wait for a thread's end without the flag, in memory of the process alone.
+  // A thread that joins another one waits without the flag, but in private memory: the kernel ends that wait.
   return (operation & FUTEX_PRIVATE_FLAG) != 0 || !in_shared_memory(address);
 }
 

@@ -95,7 +95,7 @@ struct FlowContext {
   std::uint64_t line_rate = 0;       // bits per second of all ports that the flow uses; 0: unknown
   Picoseconds base_rtt = kNever;     // of a full packet on an idle path; kNever: unknown
   Picoseconds network_rtt = kNever;  // the fabric's longest; kNever: unknown
-  Picoseconds rtt_step{};            // AckSample::rtt is that much too short at most
+  Picoseconds rtt_step{};            // AckSample::rtt may be less than the round trip by up to this
   bool trimming = false;             // switches trim what does not fit
   std::uint64_t seed = 0, stream = 0;  // of the run, and the flow's own
 };

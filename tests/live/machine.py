@@ -96,7 +96,8 @@ def _mapped(process: Path, shared: set[str]) -> set[str]:
         maps = (process / "maps").read_text(errors="replace")
     except OSError:
         return set()
-    return {line for line in shared if line.removeprefix("shared memory ") in maps}
+    files = {line.split(maxsplit=5)[-1] for line in maps.splitlines()}
+    return {line for line in shared if line.removeprefix("shared memory ") in files}
 
 
 def runs_alive() -> dict[str, int]:

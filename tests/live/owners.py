@@ -1,4 +1,5 @@
-"""Whose a process or a run is: of this suite, of another one on the machine, or unknown.
+"""Tells which test suite a process or a run belongs to: this one, another one on the machine, or
+unknown.
 
 A process is this suite's if it or one of its ancestors is this process or carries this suite's mark
 in its environment. A rank's environment holds no such mark, but the id of its run, and a run is

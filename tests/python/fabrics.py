@@ -4,7 +4,7 @@ import loomnet as ln
 
 
 def main_job(**changes):
-    """The main job's: four planes of two leaves and two spines, four hosts at 40 Mb/s per plane.
+    """Of the main job's shape: four planes of two leaves and two spines, four hosts at 40 Mb/s per plane.
     `changes` are arguments of two_tier."""
     shape = {
         "planes": 4,

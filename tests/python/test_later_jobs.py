@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 import loomnet as ln
+from loomnet.systems.transport import START_RTTS
 
 TRANSPORTS = ("mrc", "roce", "tcp")
 START = "4.096 ms"  # a multiple of the 128 ns of MRC's time stamps
@@ -65,8 +66,9 @@ def test_nothing_is_sent_before_the_start(kind, transport):
     r = ln.run(made, [beside(transport), job], [failed], seed=3, write=False,
                controllers=[ln.controller("counts_packets", every="20 us")])
     assert r.job("later").data.ended == "finished"
-    # A controller's time begins with the first flow, many round trips behind the run's.
-    before = [packets for now, packets in CountsPackets.seen if now < START_PS / 2]
+    # A controller's time begins with the first flow.
+    first = START_RTTS * r.job("later").plan.base_rtt_ps
+    before = [packets for now, packets in CountsPackets.seen if now < START_PS - first]
     assert len(before) > 80 and not any(before)
     assert CountsPackets.seen[-1][1] > 100
 

@@ -93,7 +93,9 @@ BROKEN = {
     "torch._C.Future.done": "torch.futures.Future.done = lambda self: torch._C.Future.value(self)",
     "torch.distributed.rendezvous._create_c10d_store":
         "rendezvous._rendezvous_handlers['env'] = lambda url, **more: iter(())",
-    "torch.distributed.Store.queue_pop": "dist.TCPStore.queue_pop = lambda self, key: b''",
+    "torch._C.Future.wait": "torch.futures.Future.wait = lambda self: torch._C.Future.value(self)",
+    **{f"torch.distributed.Store.{method}": f"dist.TCPStore.{method} = lambda self, *given: b''"
+       for method in ("wait", "get", "check", "multi_get", "queue_pop")},
     "torch.distributed.Store.barrier": "del dist.Store.barrier",
     "torch.distributed.distributed_c10d.BackendConfig.__init__":
         "dist.distributed_c10d._new_process_group_helper = lambda *given: None",
@@ -103,6 +105,10 @@ BROKEN = {
         "del torch.nn.parallel.DistributedDataParallel._register_builtin_comm_hook",
     "torch.autograd.profiler.profile.export_chrome_trace":
         "torch.profiler.profile.export_chrome_trace = lambda self, path: None",
+    "torch.autograd.graph._engine_run_backward": "del torch.autograd.graph._engine_run_backward",
+    "torch._C._dynamo.eval_frame.set_code_exec_strategy":
+        "del torch._C._dynamo.eval_frame.set_code_exec_strategy",
+    "torch.distributed.ProcessGroupGloo._Options": "del dist.ProcessGroupGloo._Options",
     "torch.ops.profiler._call_end_callbacks_on_jit_fut":
         "del torch.autograd._record_function_with_args_enter",
 }

@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
+# Between two looks at whether what the run stands on lives: each reads files of /proc, and a hundred
+# looks a second took a tenth of a core.
+_GLUE_S = 0.25
 # Traffic models begin so much wall time after the clock, and no sooner than base RTTs are measured.
 START_PS = 500 * 10**9
 _NEVER_LATE = {"p50_ps": 0, "p99_ps": 0, "max_ps": 0}
@@ -83,6 +86,7 @@ class LiveClock:
         self.summed_waits: list[ProcessorWait] = []
         self.pace = Pace(self.live, budget(), self.network.lateness_bound_ps, request.dilation)
         self.late: str | None = None  # why the run was ended early
+        self._glue_due = 0.0  # when the next look at the glue is due
         self._totals: dict[str, dict[str, int]] = {}
 
     def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
@@ -135,6 +139,9 @@ class LiveClock:
 
     @property
     def trouble(self) -> str | None:
+        if time.monotonic() < self._glue_due:
+            return None
+        self._glue_due = time.monotonic() + _GLUE_S
         return self.glue.trouble()
 
     @property

@@ -32,7 +32,7 @@ class LatenessLog:
     """Takes the engine's histograms at each change of phase, so that every phase has its own.
 
     Args:
-        live: the engine's LiveRun, while its loop runs.
+        live: the engine's LiveRun, from the loop's start to LiveRun.close().
     """
 
     def __init__(self, live: Any) -> None:

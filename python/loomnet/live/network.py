@@ -278,8 +278,8 @@ class LiveNetwork:
     def held(self) -> Iterator[None]:
         """The engine's loop stands: its objects may be touched by this thread."""
         with unbroken():
-            self.live.pause()
             try:
+                self.live.pause()  # Ctrl-C may come as it returns
                 yield
             finally:
                 self.live.resume()

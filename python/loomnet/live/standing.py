@@ -89,11 +89,8 @@ class Standing:
     def counters(self) -> dict[str, dict[str, int]]:
         """What everything has counted so far; zeros left out."""
         live = self.network.live
-        live.pause()
-        try:
+        with self.network.held():
             found = self.engine.totals()
-        finally:
-            live.resume()
         for switch in self.network.plan.switches:
             row = {name: n for name, n in live.switch_counters(switch.number).items() if n}
             if row:

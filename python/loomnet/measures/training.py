@@ -162,7 +162,7 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
             None,
             f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
             if phase.capacity > 0
-            else "no expected capacity is known, or none is left",
+            else "no expected capacity is known, or none is left on the shortest paths",
         )
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
     for i in range(len(later) - RECOVERED_ITERATIONS + 1):

@@ -201,6 +201,26 @@ TEST(FluidFabric, AWriteThatTheFarSideRefusesFailsAndFlushesTheRest) {
   EXPECT_EQ(here.completions[3].status, Status::flushed) << "the queue pair has failed";
 }
 
+// A short write has a part for the first port alone and leaves before the one in front of it, whose other part is slow.
+TEST(FluidFabric, AShortWriteIsAnsweredBehindTheOneInFrontOfIt) {
+  Bed bed({.planes = 2, .hosts_per_leaf = 1});
+  bed.network.apply({.link = bed.clos.host_link(1, 0), .rate = gigabits(1)});
+  loomnet::testing::Listener here(bed.network.nic(0), {}), there(bed.network.nic(1), {});
+  bed.network.nic(0).clients().own(101, {{}, here.id});
+  bed.network.nic(1).clients().own(100, {{}, there.id});
+  const std::uint32_t good = bed.network.nic(1).register_region(nullptr, 0, 1 << 20);
+  for (const auto& [length, key] : {std::pair{1u << 20, good}, {100u, good + 1}}) {
+    WorkRequest request;
+    request.length = length;
+    request.remote_key = key;
+    bed.network.nic(0).post(101, request, {});
+  }
+  bed.network.run_until(milliseconds(10));
+  ASSERT_EQ(here.completions.size(), 2u);
+  EXPECT_EQ(here.completions[0].status, Status::ok);
+  EXPECT_EQ(here.completions[1].status, Status::remote_access_error);
+}
+
 TEST(FluidFabric, AWriteToAQueuePairThatIsNotThereFails) {
   Bed bed({.planes = 1, .hosts_per_leaf = 1});
   loomnet::testing::Listener here(bed.network.nic(0), {});

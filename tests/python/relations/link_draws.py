@@ -4,6 +4,7 @@ links listed in another order, move the numbers. Where a link drew, two such run
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import loomnet as ln
 
@@ -20,15 +21,17 @@ BY_CHANCE = ("loss", "duplicate", "reorder")  # faults
 
 def but_for_draws(trial: Trial, change: Callable[[fabrics.Calls], fabrics.Calls],
                   but: Callable[[Path], bool] = lambda path: False,
-                  excuse: Callable[[Outcome, Outcome], str] = lambda one, other: "") -> Found:
+                  excuse: Callable[[Outcome, Outcome], str] = lambda one, other: "",
+                  of: Callable[[Outcome], dict[Path, Any]] = facts) -> Found:
     """Where a run with a changed fabric differs. If a link drew at random in one of the two, both
     are run again without any draw: if they are alike then, the world is excepted, and if not, it
-    shows where. `excuse`: why a run may differ for another reason; "" if it may not."""
+    shows where. `excuse`: why a run may differ for another reason; "" if it may not. `of`: what is
+    compared."""
     steady = without_draws(trial.world)
     for world in (trial.world, steady):
         one = trial.base if world is trial.world else trial.run(world)
         other = trial.run(world.but(fabric=change(world.fabric)))
-        lines = differences(facts(one), facts(other), but)
+        lines = differences(of(one), of(other), but)
         if lines and (reason := excuse(one, other)):
             raise Excepted(reason)
         if world is steady:

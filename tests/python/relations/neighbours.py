@@ -9,7 +9,7 @@ import loomnet as ln
 
 from . import fabrics, jobs
 from .drafts import Draft, a_rate, a_time, draft
-from .facts import differences, facts
+from .facts import Path, differences, facts
 from .link_draws import but_for_draws
 from .relation import Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Outcome, Refused, Wants
@@ -160,10 +160,14 @@ def idle_switch(trial: Trial) -> Found:
         paused = any(row.get("pfc_pauses") for row in one.result.data.totals.values())
         return "a switch with a port more has a larger buffer" if paused or one.drops() else ""
 
+    def but_for_the_last(outcome: Outcome) -> dict[Path, Any]:
+        return {path: value[:-1] if sooner and path[-1] in ("busy", "silences") else value
+                for path, value in facts(outcome).items()}
+
     return but_for_draws(
         trial, lambda fabric: _before_overrides(fabric, idle),
-        lambda path: "idle" in path[1] or (
-            sooner and (path[0] == "total" or path[-1] in ("busy", "silences"))), larger)
+        lambda path: "idle" in path[1] or (sooner and path[0] == "total"), larger,
+        but_for_the_last)
 
 
 def _before_overrides(calls: fabrics.Calls, added: tuple[Draft, ...]) -> fabrics.Calls:

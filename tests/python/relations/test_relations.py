@@ -14,10 +14,9 @@ from relations.search import for_count, for_seconds, seed, until_tried
 ALL_S = 180.0
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
-# Not yet. twice_the_size breaks by some percent in 1 of 700 worlds (ga:233), where messages of some
-# bytes meet MRC's probes; started_later (cb603549:93), TCP, by some ns in 1 of 260, for a reason
-# that is not known.
-WAIT = ("twice_the_size", "started_later")
+# Not yet: it breaks by some percent in 1 of 700 worlds (ga:233), where messages of some bytes meet
+# MRC's probes.
+WAIT = ("twice_the_size",)
 NAMES = [name for name in RELATIONS if name not in WAIT]
 # Of real PyTorch ranks.
 OF_RANKS = ("repeats", "watched", "sampled", "snapshotted", "stated_as_it_is", "jobs_renamed",
