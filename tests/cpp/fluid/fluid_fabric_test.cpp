@@ -209,7 +209,7 @@ TEST(FluidFabric, AShortWriteIsAnsweredBehindTheOneInFrontOfIt) {
   bed.network.nic(0).clients().own(101, {{}, here.id});
   bed.network.nic(1).clients().own(100, {{}, there.id});
   const std::uint32_t good = bed.network.nic(1).register_region(nullptr, 0, 1 << 20);
-  for (const auto& [length, key] : {std::pair{1u << 20, good}, {100u, good + 1}}) {
+  for (const auto& [length, key] : {std::pair{1u << 20, good}, {1u, good + 1}}) {
     WorkRequest request;
     request.length = length;
     request.remote_key = key;
