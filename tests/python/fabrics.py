@@ -4,8 +4,8 @@ import loomnet as ln
 
 
 def main_job(**changes):
-    """Of the main job's shape: four planes of two leaves and two spines, four hosts at 40 Mb/s per plane.
-    `changes` are arguments of two_tier."""
+    """Of the main job's shape: four planes of two leaves and two spines, four hosts at 40 Mb/s
+    per plane. `changes` are arguments of two_tier."""
     shape = {
         "planes": 4,
         "leaves": 2,

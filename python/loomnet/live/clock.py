@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
-# Between two looks at whether what the run stands on lives: each reads files of /proc, and a hundred
-# looks a second took a tenth of a core.
+# Between two looks at whether what the run stands on lives: each reads files of /proc, and a
+# hundred looks a second took a tenth of a core.
 _GLUE_S = 0.25
 # Traffic models begin so much wall time after the clock, and no sooner than base RTTs are measured.
 START_PS = 500 * 10**9

@@ -12,9 +12,9 @@ from loomnet.live.machine_budget import MachineBudget
 _EVERY_S = 1.0
 _LEAST_PACKETS = 1000  # below it a p99 is a few packets
 # How many times the bound the p99 of all packets so far must be for a run to end early, once so
-# many seconds of traffic have gone. Ranks that load modules in the first seconds, and a machine that
-# stops for some milliseconds, weigh much in the p99 of few seconds; a run that is nearly done may
-# come back below the bound.
+# many seconds of traffic have gone. Ranks that load modules in the first seconds, and a machine
+# that stops for some milliseconds, weigh much in the p99 of few seconds; a run that is nearly done
+# may come back below the bound.
 _TOO_LATE = ((5.0, 4.0), (15.0, 1.0), (20.0, 2.0))
 # A measure is doubted where a run was late at less than this share of it, or in time at more.
 _DOUBT_BELOW, _DOUBT_ABOVE = 0.7, 1.2
