@@ -151,6 +151,15 @@ def test_first_scenario_shows_the_file_that_is_run():
     assert code == (pages.ROOT / "scenarios" / "flap.py").read_text()
 
 
+def test_what_differs_from_mrc_as_published_is_on_its_page(tmp_path):
+    fabric = ln.star(hosts=2, planes=2, rate="100 Gb/s", delay="1 us")
+    r = ln.run(fabric, ln.SendRecv("10 kB", 1, "mrc"), directory=tmp_path)
+    [note] = [text for name, text in r.data.fidelity.notes.items() if "published" in name]
+    table = (pages.ROOT / "docs" / "mrc.md").read_text().partition("## Constants")[2]
+    names = [each.split()[0] for each in note.split("; ")]
+    assert len(names) >= 4 and all(f"| `{name}` |" in table for name in names), names
+
+
 def test_every_fault_of_the_page(clone, tmp_path):
     (code,) = pages.python_blocks("docs/faults.md")
     report = ln.load(saved(clone, "every_fault", code)).run(directory=tmp_path)

@@ -58,11 +58,17 @@ Function = Callable[[Trial], Found]
 
 @dataclass(frozen=True)
 class Relation:
+    """`nearly`: it has a tolerance, and may break in one world and in one more of each hundred."""
+
     name: str
     says: str
     function: Function
     wants: Wants
+    nearly: bool = False
 
+    def may_break(self, tried: int) -> int:
+        """In how many of so many worlds."""
+        return 1 + tried // 100 if self.nearly else 0
 
     def world(self, token: str) -> World:
         """The world of a token."""
@@ -79,7 +85,8 @@ def _of_ranks(wants: Wants) -> Wants:
 RELATIONS: dict[str, Relation] = {}
 
 
-def relation(wants: Wants | None = None, **changes: Any) -> Callable[[Function], Function]:
+def relation(wants: Wants | None = None, *, nearly: bool = False,
+             **changes: Any) -> Callable[[Function], Function]:
     """Registers a function under its own name; its docstring is what it says. `changes` of
     Wants."""
 
@@ -87,7 +94,7 @@ def relation(wants: Wants | None = None, **changes: Any) -> Callable[[Function],
         name = function.__name__
         assert name not in RELATIONS and function.__doc__
         RELATIONS[name] = Relation(name, " ".join(function.__doc__.split()), function,
-                                   replace(wants or Wants(), **changes))
+                                   replace(wants or Wants(), **changes), nearly)
         return function
 
     return register

@@ -69,7 +69,7 @@ def trace_of_flows(trial: Trial) -> Found:
     return differences(one, two)
 
 
-@relation(Wants(kinds=("Trace",), more=0))
+@relation(Wants(kinds=("Trace",), more=0), nearly=True)
 def matrix_of_flows(trial: Trial) -> Found:
     """Flows of a trace and the same flows as htsim's connection matrix take the same time to their
     ideals (5 %): a matrix's writes carry an immediate value of 4 B, with which RoCE sends a packet
@@ -113,7 +113,7 @@ MANY_PACKETS = 50
 
 
 @relation(Wants(kinds=tuple(each for each in jobs.KINDS if each not in ("Chakra", "Trace")),
-                transports=("roce",), more=0, settings=False, faults=(), simple=True))
+                transports=("roce",), more=0, settings=False, faults=(), simple=True), nearly=True)
 def fluid_is_a_bound(trial: Trial) -> Found:
     """Without packets no job over RoCE ends later than with them (2 %), where links are equal,
     messages are of many packets, propagation is short and a rank's steps go by one way.
@@ -147,7 +147,7 @@ def fluid_is_a_bound(trial: Trial) -> Found:
 
 
 @relation(Wants(kinds=jobs.COLLECTIVES, transports=("mrc",), fabrics=("rails", "two_tier"),
-                more=0, settings=False, faults=HARMLESS, simple=True))
+                more=0, settings=False, faults=HARMLESS, simple=True), nearly=True)
 def planes_alike(trial: Trial) -> Found:
     """A fault of a link is the same in whichever plane it is: of five seeds the medians are no more
     than 60 % apart, or the times of the two planes overlap. Where a queue holds about as many

@@ -35,7 +35,7 @@ def _of_size(job: Draft, size: ln.Size) -> Draft:
 
 
 
-@relation(CALM, kinds=jobs.ROUNDS)
+@relation(CALM, nearly=True, kinds=jobs.ROUNDS)
 def twice_the_size(trial: Trial) -> Found:
     """A job of twice the bytes is not faster (3 %), where both go by one schedule: up to 4 KiB
     some collectives go down a tree."""
@@ -55,7 +55,7 @@ def twice_the_size(trial: Trial) -> Found:
     return lines
 
 
-@relation(CALM, kinds=jobs.KINDS, simple=True)
+@relation(CALM, nearly=True, kinds=jobs.KINDS, simple=True)
 def twice_the_rate(trial: Trial) -> Found:
     """A fabric of twice the rate is not slower (3 %)."""
     slow = _longest(trial.finished())
@@ -67,7 +67,7 @@ def twice_the_rate(trial: Trial) -> Found:
     return lines
 
 
-@relation(CALM, kinds=jobs.KINDS, transports=("mrc", "roce"), faults=HARMLESS)
+@relation(CALM, nearly=True, kinds=jobs.KINDS, transports=("mrc", "roce"), faults=HARMLESS)
 def everything_twice_as_slow(trial: Trial) -> Found:
     """Half the rates with twice the delays and times take twice the time (5 %)."""
     world = trial.world.with_options(
@@ -115,7 +115,7 @@ def started_later(trial: Trial) -> Found:
     return differences(one, two, lambda path: path[-1] == "payload")
 
 
-@relation(CALM, kinds=jobs.FLOWS, simple=True)
+@relation(CALM, nearly=True, kinds=jobs.FLOWS, simple=True)
 def slower_by_a_fault(trial: Trial) -> Found:
     """A slower link does not make a lone flow faster (1 %), where links are equal: behind a fast
     link a sender overshoots, and a fault that slows it paces it."""
