@@ -42,7 +42,7 @@ TEST_F(LiveRunTest, APauseWithinAPauseEndsWithItsOwnResume) {
 }
 
 TEST_F(LiveRunTest, TheLoopStandsForEachOfTwoThreadsThatPauseIt) {
-  int touched = 0;   // by the loop without a lock, and by whoever it stands for
+  int touched = 0;   // the loop changes it without a lock, the threads for which it stands with one
   std::mutex turns;  // of the two threads, which may hold the loop at once
   const auto pause_often = [&] {
     for (int i = 0; i < 500; ++i) {
