@@ -9,7 +9,7 @@ import machine
 import pytest
 from command_line import Loomnet
 
-from loomnet.live import doctor
+from loomnet.live import doctor, pace
 from loomnet.live.nodes import HostSpec, LiveFabric
 from loomnet.processes import journal as ownership
 
@@ -21,6 +21,12 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "uses_machine" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason=_REASON))
+
+
+@pytest.fixture(autouse=True)
+def _goes_on_when_late(monkeypatch):
+    """What a run does is the same on a slow or busy machine, where Loomnet would end it early."""
+    monkeypatch.setattr(pace, "_TOO_LATE", ())
 
 
 @pytest.fixture

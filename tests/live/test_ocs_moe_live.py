@@ -87,7 +87,7 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
     rows = [row["value"] for row in r.events.rows if row["kind"] == "command"]
     assert any(row.startswith("tl1 ENT-PATCH") for row in rows)
     assert "outside" in [each.event for each in r.experts.events]
-    assert r.data.ended == "finished" and r["errors"] == 0
+    assert (r.data.ended, r.data.reason, r.data.errors) == ("finished", None, [])
     assert r.logged(0, log) == undisturbed
 
 
@@ -100,7 +100,7 @@ def test_ranks_outlive_their_controller_and_their_panel(uses_machine, tmp_path, 
     # A timeout of 0.3 s: the 4.3 s of NCCL would be 22 s of wall time.
     r = ln.run(fabric, job, faults=faults, clock="live", dilation=5, directory=tmp_path / "failed",
                roce={"timeout_exponent": 16})
-    assert r.data.ended == "finished" and r["errors"] == 0
+    assert (r.data.ended, r.data.reason, r.data.errors) == ("finished", None, [])
     assert r.logged(0, log) == undisturbed
     quiet = [each.at_ps for each in r.experts.events if 61e9 < each.at_ps < 119e9]
     assert quiet == []  # of the controller that is gone
@@ -131,6 +131,6 @@ def test_a_second_circuit_of_two_hosts_is_answered_and_not_used(uses_machine, tm
     talker.join(30)
     assert [each["added"] for each in answers] == [
         ["1A-3B", "3A-1B"], ["2A-4B", "4A-2B"], [], ["5A-6B", "6A-5B"]]
-    assert r.data.ended == "finished" and r["errors"] == 0
+    assert (r.data.ended, r.data.reason, r.data.errors) == ("finished", None, [])
     assert [flow["bytes"] for flow in r.flows] == [2_000_000, 2_000_000]
     assert r.flows[0]["fct_s"] >= 0.4, "2 MB at the 40 Mb/s of one circuit"

@@ -8,7 +8,7 @@ from glue import NOBODY, needs_kernel, python, script
 
 from loomnet.processes import journal as ownership
 from loomnet.processes.rank_logs import traceback_in
-from loomnet.processes.ranks import RankGroup, RankSpec
+from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 
 pytestmark = needs_kernel
 
@@ -54,7 +54,7 @@ def test_rank_of_another_user_gets_its_network_environment_and_descriptors(pair,
         assert (directory / "ranks" / f"{rank}.log").stat().st_uid == NOBODY.uid
         assert seen["uid"] == [65534] * 3 and seen["gid"] == [NOBODY.gid] * 3
         assert 0 not in seen["groups"]
-        assert seen["nice"] >= 10 and seen["session"] and seen["cwd"] == str(directory)
+        assert seen["nice"] >= NICE and seen["session"] and seen["cwd"] == str(directory)
         assert seen["netns"] == os.fstat(pair.hosts[host].netns).st_ino
         assert "mgmt" in seen["net"]  # Its own /sys, not the machine's.
         # 0, 1, 2, what was passed, and the listing's own: nothing of the run leaks in.

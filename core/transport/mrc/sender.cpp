@@ -109,31 +109,38 @@ void Sender::update_ready(Picoseconds now) {
       context_.count(Count::wimm_stalled);
       return;
     }
-    ready_ = window_open(
-        nominal_bytes(payload_of(m, window_.next()), immediate && window_.next() == m.last));
+    ready_ = window_open(next_nominal());
   } else if (window_.next() < posted_ && window_open(nominal_bytes(context_.options.mtu, false))) {
     context_.count(Count::psn_window_full);
   }
   if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
 }
 
-// Whether another packet could follow the one of `nominal` bytes just taken: if not, it asks for
-// an answer (A = 1), as nothing will come to trigger one.
-bool Sender::more_after(PsnCount sent, std::uint32_t nominal) const {
-  if (window_.inflight() + 2 * std::uint64_t{nominal} > limits_.cwnd) return false;
-  if (window_.queued() > 1) return true;
-  const PsnCount next = std::max(window_.next(), sent + 1);
-  if (next >= posted_ || next >= window_.una() + window_psns_) return false;
-  return wimm_inflight_ < context_.options.max_wimm;
+// Of the next new packet; one is posted.
+std::uint32_t Sender::next_nominal() const {
+  const auto& m = messages_[sending_];
+  const bool immediate = m.request.opcode == Opcode::write_with_immediate;
+  return nominal_bytes(payload_of(m, window_.next()), immediate && window_.next() == m.last);
+}
+
+// Whether the window has room for the packet after the one just sent: if not, that one asks for an
+// answer (A = 1), as nothing will come to trigger one.
+bool Sender::more_follows() const {
+  if (window_.queued() > 0) {
+    return window_.inflight() + window_.at(window_.lowest_queued()).nominal <= limits_.cwnd;
+  }
+  return window_.next() < posted_ && window_.next() < window_.una() + window_psns_ &&
+         wimm_inflight_ < context_.options.max_wimm &&
+         window_.inflight() + next_nominal() <= limits_.cwnd;
 }
 
 // The receiver answers by itself after sack_bytes. Where the window is smaller, its answers are asked
 // for by quarters of the window: one at its end alone would leave the path idle for a round trip.
-bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
+bool Sender::asks(std::uint32_t nominal) {
   unasked_ += nominal;
   const std::uint64_t quarter = limits_.cwnd / 4;
   const bool enough = quarter < context_.options.sack_bytes && unasked_ >= quarter;
-  if (!enough && more_after(sent, nominal)) return false;
+  if (!enough && more_follows()) return false;
   unasked_ = 0;
   return true;
 }
@@ -218,8 +225,8 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
     if (psn == m.last) ++sending_;
   }
   const std::uint32_t nominal = window_.at(psn).nominal;
-  const bool ask = asks(psn, nominal);
   fly(psn, ev, now);
+  const bool ask = asks(nominal);
   count_sent(limits_, *control_, nominal, now);
   pace_at_ = now;
   if (limits_.pacing_rate > 0) [[unlikely]] pace(nominal, now);

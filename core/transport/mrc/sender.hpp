@@ -114,8 +114,9 @@ class Sender {
   void make_control(std::size_t planes);
   void pace(std::uint32_t nominal, Picoseconds now);
   void update_ready(Picoseconds now);
-  bool more_after(PsnCount sent, std::uint32_t nominal) const;
-  bool asks(PsnCount sent, std::uint32_t nominal);
+  std::uint32_t next_nominal() const;
+  bool more_follows() const;
+  bool asks(std::uint32_t nominal);
   PlaneMask below_share(PlaneMask among) const;
   void fly(PsnCount psn, EvIndex ev, Picoseconds now);
   void requeue(PsnCount psn);

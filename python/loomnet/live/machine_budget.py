@@ -22,6 +22,7 @@ from loomnet.base.version import version
 from loomnet.live import doctor
 from loomnet.live.network import raise_open_files, require_live
 from loomnet.processes.journal import state_directory
+from loomnet.processes.ranks import NICE
 
 FILE = Path("/run/loomnet/budget.json")
 # A p99 lateness that leaves room below the least bound of a run.
@@ -30,9 +31,9 @@ BUSY = 0.25  # of the processors' time: where others took more, the next run mea
 _IMITATED_RANKS = 4
 # Steps back as ranks do, ends with the process that measures, and streams through memory for ever,
 # in pieces larger than a core's cache, as an optimizer's step does.
-_RANK = """
+_RANK = f"""
 import ctypes, os, signal
-os.nice(10)
+os.nice({NICE})
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 a, b = bytearray(8 << 20), bytes(8 << 20)
 while True:

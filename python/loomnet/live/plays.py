@@ -18,8 +18,8 @@ from loomnet.running.traffic_play import TrafficClock, TrafficPlay
 from loomnet.systems.transport import Notes
 
 MASTER_PORT = 29500  # of the first job's rendezvous; each further job has the next
-# Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
-# nice 10 on a busy machine many of the clock's: that is no stall of the job.
+# Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, niced
+# on a busy machine many of the clock's: that is no stall of the job.
 EXIT_S = 60.0
 
 

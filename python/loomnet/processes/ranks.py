@@ -1,7 +1,7 @@
 """Launches ranks inside hosts, watches them, and says which failed first and why.
 
 A rank is an ordinary process: torchrun's environment, its host's network, the invoking user's
-rights (SUDO_UID where there is one), nice 10 and one compute thread, so that the engine is never
+rights (SUDO_UID where there is one), nice 5 and one compute thread, so that the engine is never
 late for it (ranks that compute at the engine's priority cost milliseconds of lateness).
 """
 
@@ -42,7 +42,10 @@ _PASSED = re.compile(
 # PyTorch's own switch, which would keep Loomnet's backend out of the ranks: of a shell that has it
 # for other work, ranks do not have it. TorchJob(env=) can.
 _NEVER_PASSED = frozenset({"TORCH_DEVICE_BACKEND_AUTOLOAD"})
-NICE = 10
+# Below what a user does at the machine meanwhile, and above other work that is niced (10 is nice's
+# own default): beside such a process, ranks of its priority had half a core, and an iteration of a
+# few seconds took so much longer that goodput ratios left their tolerance.
+NICE = 5
 # Gradients and activations stay in the heap: giving them back to the kernel and faulting them in
 # again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
 # lateness 1.0 ms with glibc's defaults, 0.65 ms so).

@@ -96,6 +96,11 @@ class Clock : public ::testing::Test, public EventHandler {
   void at(Picoseconds when) { network.events().schedule(when, object); }
   void on_event(std::uint64_t, Picoseconds now) override { events.push_back(now); }
   Stop run(Picoseconds end = kFar, int wall_ms = kWallMs) { return clock.run(end, wall_ms); }
+  // Until the clock has gone with the machine's for more than 1 us: a busy machine may not run this process
+  // for longer than one of these runs takes.
+  void race() {
+    for (int i = 0; i < 500 && clock.raced() <= microseconds(1); ++i) ASSERT_EQ(run(kFar, 20), Stop::waiting);
+  }
 
   Network network{1};
   std::vector<std::unique_ptr<Hand>> hands;
@@ -224,7 +229,7 @@ TEST_F(Clock, RacesTheMachinesClockWhileARankIsOutside) {
   at(microseconds(1));
   at(seconds(100));
   const std::int64_t began = rank::monotonic_ns();
-  EXPECT_EQ(run(kFar, 50), Stop::waiting);
+  race();
   const std::int64_t took = rank::monotonic_ns() - began;
   EXPECT_EQ(events.size(), 1u);
   EXPECT_GT(network.now(), microseconds(1));
@@ -264,7 +269,7 @@ TEST_F(Clock, DoubtRacesWhereItWouldBeStuckAndNowhereElse) {
   all_rest();
   at(seconds(1));
   clock.doubt({1});
-  EXPECT_EQ(run(kFar, 20), Stop::waiting);
+  race();
   EXPECT_GE(network.now(), seconds(1)) << "an event is left: no doubt about what comes next";
   EXPECT_LT(network.now(), seconds(20));
   EXPECT_GT(clock.raced(), Picoseconds{});

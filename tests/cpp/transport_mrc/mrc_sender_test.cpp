@@ -200,6 +200,19 @@ TEST(Sender, AWindowBelowWhatTheReceiverAnswersByItselfAsksByQuarters) {
   }
 }
 
+// The packet that follows a message's short last one is a whole one, for which the window has no room.
+TEST(Sender, AShortPacketAsksWhereTheNextIsTooLargeForTheWindow) {
+  MrcOptions o = quick_options();
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{4096 + 80}}};
+  Script s(o);
+  s.post(100);
+  s.post(2 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 1u) HISTORY;
+  EXPECT_TRUE(out[0].bth.ack_request) HISTORY;
+}
+
 TEST(Sender, TheMarkOfAPlanesOnlyPathSwapsInABackup) {
   MrcOptions o = quick_options();
   o.evs_per_qp = 4;

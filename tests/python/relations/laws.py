@@ -155,7 +155,9 @@ def short_flows_have_their_ideals(trial: Trial) -> Found:
 
 @relation(Wants(kinds=jobs.FLOWS, more=0, faults=()), settings=False, simple=True)
 def lone_flow_has_its_ideal(trial: Trial) -> Found:
-    """A lone long flow takes hardly more than its ideal: slowdown is 1 to 1.4."""
+    """A lone long flow takes hardly more than its ideal: slowdown is 1 to 1.4. (By MRC 1 to 1.8
+    over planes that may have ways of unlike length: NSCC knows one round trip, the shortest, and
+    holds a longer one for a queue.)"""
     [job] = trial.world.jobs
     transport = job.get("transport")
     made = fabrics.build(trial.world.fabric)
@@ -174,6 +176,8 @@ def lone_flow_has_its_ideal(trial: Trial) -> Found:
     slowdown = flow.completion_ps / flow.ideal_ps
     # Of TCP's ports one carries a connection.
     limit = _LONE[transport] * (made.planes if transport == "tcp" else 1)
+    if transport == "mrc" and made.planes > 1 and trial.world.fabric[0].name == "Fabric":
+        limit = 1.8
     if flow.completion_ps >= flow.ideal_ps and slowdown <= limit:
         return []
     return [f"slowdown {slowdown:.4f} of {size:,} B: {flow}"]

@@ -39,6 +39,8 @@ def built_from_a_graph(trial: Trial) -> Found:
 def permutation_of_flows(trial: Trial) -> Found:
     """One round of a Permutation is Flows of the same pairs."""
     [job] = trial.world.jobs
+    if any(isinstance(fault.get("at"), type(ln.step(1))) for fault in trial.world.faults):
+        raise Unfit("a round is one iteration, of flows each is one")
     one = Draft(job.name, (job.given[0], 1), job.values)
     first = trial.run(trial.world.but(jobs=(one,)))
     pairs = one.make(ln).pairs_of(list(range(one.get("ranks"))))
@@ -110,9 +112,10 @@ def matrix_of_flows(trial: Trial) -> Found:
 
 
 MANY_PACKETS = 50
+FILES = ("Chakra", "Matrix", "Trace")  # whose messages are of few packets
 
 
-@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each not in ("Chakra", "Trace")),
+@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each not in FILES),
                 transports=("roce",), more=0, settings=False, faults=(), simple=True), nearly=True)
 def fluid_is_a_bound(trial: Trial) -> Found:
     """Without packets no job over RoCE ends later than with them (2 %), where links are equal,

@@ -79,10 +79,6 @@ def everything_twice_as_slow(trial: Trial) -> Found:
     lines = within("half the rate", _longest(slow), 2 * _longest(fast), 0.05)
     if lines and (fast.drops() or slow.drops()):
         raise Excepted("packets were lost: timers are constants")
-    # Not yet mended (fff28850:19): behind a link that is faster than the next, MRC takes packets
-    # for lost that came, and waits for its timer.
-    if lines and fast.counted("lost_rto") and slow.counted("lost_rto"):
-        raise Excepted("MRC takes packets for lost that are not: a fault of its own")
     # MRC opens its window by as much as its time stamps may have rounded a round trip down.
     ticks = abs(_longest(slow) - 2 * _longest(fast)) / MRC_TICK_PS
     if lines and "mrc" in trial.world.transports() and ticks < 1.5:
