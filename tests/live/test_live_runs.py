@@ -171,7 +171,8 @@ def test_a_phase_may_begin_with_an_iteration_that_is_found_at_the_very_end(monke
     assert {row.phase for row in r.data.fidelity.stages} >= {"before", "late"}
 
 
-def test_a_run_that_cannot_keep_up_ends_within_20_s_with_the_remedy(live, monkeypatch, tmp_path):
+def test_a_run_that_cannot_keep_up_ends_within_20_s_with_the_remedy(
+        live, ends_when_late, monkeypatch, tmp_path):
     """The machine is said to be a hundred times what any is, so nothing is refused beforehand."""
     from loomnet.live import clock, dilation, machine_budget, run
 

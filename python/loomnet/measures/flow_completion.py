@@ -100,9 +100,13 @@ class Ideals:
 
     def _spread(self, ways: list[LoneWay], size: int) -> int:
         """Least time in which a flow that is sprayed over all planes and paths crosses: packets
-        pass the narrowest links of all paths side by side."""
-        *before, (last, _) = self._cut(self._messages(size))
-        return (self._abreast(before, sum(way.rate_bps for way in ways),
+        pass the narrowest links of all paths side by side. Where paths fork, other flows may hold
+        up any of them, so that it comes last."""
+        cut = self._cut(self._messages(size))
+        *_, (last, _) = cut
+        if len(ways) > 1 or ways[0].forks:
+            last = min(frame for frame, times in cut if times)
+        return (self._abreast([*cut, (last, -1)], sum(way.rate_bps for way in ways),
                               max(way.fastest_bps for way in ways),
                               sum(way.abreast for way in ways) - 1)
                 + min(way.crossing_ps(last) for way in ways)

@@ -20,12 +20,13 @@ def clocking_ps(frame: int, rate_bps: int) -> int:
 class LoneWay:
     """All shortest ways between two hosts in one plane. `rate_bps`: what they carry together, at
     most; `abreast`, `fastest_bps`: how many links the narrowest place has, and the rate of its
-    fastest; `widest_bps`: what one of the ways carries, at most."""
+    fastest; `widest_bps`: what one of the ways carries, at most; `forks`: there are several."""
 
     rate_bps: int
     abreast: int
     fastest_bps: int
     widest_bps: int
+    forks: bool
     # Of links one behind another: (delay, rate) of each that a frame may take, there and back.
     _there: list[set[tuple[int, int]]]
     _back: list[set[tuple[int, int]]]
@@ -68,7 +69,8 @@ class LoneWays:
         widest = min(fastest for _, _, fastest in places)
         there, back = ([{self._link(number ^ turned) for number, _ in level} for level in levels]
                        for turned in (0, 1))
-        return LoneWay(*min(places), widest, there, back)
+        forks = any(links > 1 for _, links, _ in places)
+        return LoneWay(*min(places), widest, forks, there, back)
 
     def _link(self, half: int) -> tuple[int, int]:
         spec: HalfLinkPlan = self._plan.half(half)

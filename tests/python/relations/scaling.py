@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import loomnet as ln
 
-from . import jobs
+from . import fabrics, jobs
 from .drafts import Draft, a_size, a_time, scaled
 from .facts import differences, facts, not_above, within
 from .relation import Excepted, Found, Trial, Unfit, relation
@@ -79,6 +79,14 @@ def everything_twice_as_slow(trial: Trial) -> Found:
     lines = within("half the rate", _longest(slow), 2 * _longest(fast), 0.05)
     if lines and (fast.drops() or slow.drops()):
         raise Excepted("packets were lost: timers are constants")
+    # Which of two unlike planes a packet takes is a matter of those ticks too.
+    if lines and trial.world.transports() == {"mrc"}:
+        made = fabrics.build(world.fabric)
+        slowest = min(link.forward.rate.count for host in made.hosts
+                      for link in made.links_of(host))
+        packet_ps = 2 * (made.payload.count + 200) * 8 * 10**12 / slowest
+        if made.planes > 1 and abs(_longest(slow) - 2 * _longest(fast)) < packet_ps:
+            raise Excepted("a packet took the slower of two planes in one of the runs")
     # MRC opens its window by as much as its time stamps may have rounded a round trip down.
     ticks = abs(_longest(slow) - 2 * _longest(fast)) / MRC_TICK_PS
     if lines and "mrc" in trial.world.transports() and ticks < 1.5:
