@@ -207,15 +207,17 @@ void bind_live(py::module_& m) {
           "Lateness since the last call, by stage: {stage: {count, p50_ps, p99_ps, p999_ps, max_ps}}.")
       .def(
           "pace",
-          [](LiveRun& r) {
+          [](LiveRun& r, std::int64_t bound_ps) {
             LiveLoop::Pace pace;
             {
               Release release;
-              pace = r.loop().pace();
+              pace = r.loop().pace({bound_ps});
             }
-            return py::make_tuple(pace.frames, pace.packets.count, pace.packets.p99.count);
+            return py::make_tuple(pace.frames, pace.packets.count, pace.late, pace.packets.p99.count);
           },
-          "(frames taken from the kernel, packets that came out of it, their p99 lateness in ps) so far.")
+          py::arg("bound_ps"),
+          "(frames taken from the kernel, packets that came out of it, how many of them were later than the bound, "
+          "their p99 lateness in ps) so far.")
       .def_property_readonly("now_ps", [](const LiveRun& r) { return r.now().count; })
       .def(
           "change_link",

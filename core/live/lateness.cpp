@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace loomnet {
 
@@ -24,6 +25,11 @@ Picoseconds LatenessHistogram::percentile(double p) const {
     }
   }
   return max_;
+}
+
+std::uint64_t LatenessHistogram::beyond(Picoseconds limit) const {
+  const std::size_t last = index_of(static_cast<std::uint64_t>(std::max<std::int64_t>(limit.count, 0)) / 1000);
+  return std::accumulate(buckets_.begin() + static_cast<long>(last) + 1, buckets_.end(), std::uint64_t{0});
 }
 
 void LatenessHistogram::merge(const LatenessHistogram& other) {

@@ -29,6 +29,8 @@ class LatenessHistogram {
   Picoseconds max() const { return max_; }
   // Upper bound of the bucket that holds the share `p` of all records, at most max(); 0 when empty.
   Picoseconds percentile(double p) const;
+  // How many records are in buckets above that of `limit`.
+  std::uint64_t beyond(Picoseconds limit) const;
   LatenessSummary summary() const {
     return {count_, percentile(0.5), percentile(0.99), percentile(0.999), max_};
   }

@@ -114,11 +114,11 @@ StageLateness LiveLoop::take_window() {
   return running() ? call(take) : take();
 }
 
-LiveLoop::Pace LiveLoop::pace() {
-  return call([this] {
+LiveLoop::Pace LiveLoop::pace(Picoseconds bound) {
+  return call([this, bound] {
     LatenessHistogram packets = whole_[Stage::packet];
     packets.merge(window_[Stage::packet]);
-    return Pace{counters_.received, packets.summary()};
+    return Pace{counters_.received, packets.beyond(bound), packets.summary()};
   });
 }
 

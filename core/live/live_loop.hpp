@@ -83,12 +83,13 @@ class LiveLoop final : public KernelGate {
   // Lateness since the last call, by stage: one phase's window. While running, any thread; after stop(), the one that
   // called it.
   StageLateness take_window();
-  // Frames taken from the kernel so far, and how late packets were. While running, any thread.
+  // Frames taken from the kernel so far, how late packets were, and how many were later than `bound`. While
+  // running, any thread.
   struct Pace {
-    std::uint64_t frames = 0;
+    std::uint64_t frames = 0, late = 0;
     LatenessSummary packets;
   };
-  Pace pace();
+  Pace pace(Picoseconds bound);
   // The whole run, with every packet accounted for. After stop().
   Fidelity fidelity();
 

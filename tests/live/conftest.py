@@ -1,6 +1,7 @@
 """What the live tests share: skipped by probe with doctor's line, a machine left as it was found,
 and `loomnet` as a user starts it."""
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -32,7 +33,8 @@ def ends_when_late():
 def _goes_on_when_late(request, monkeypatch):
     """What a run does is the same on a slow or busy machine, where Loomnet would end it early."""
     if "ends_when_late" not in request.fixturenames:
-        monkeypatch.setattr(pace, "_TOO_LATE", ())
+        monkeypatch.setattr(pace, "_LATE_SECONDS", math.inf)
+        monkeypatch.setattr(pace, "_TOO_LATE", (math.inf, 1.0))
 
 
 @pytest.fixture

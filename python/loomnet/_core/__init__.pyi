@@ -1758,9 +1758,9 @@ class LiveRun:
         A process of a rank, for what held up the loop.
         """
 
-    def pace(self) -> tuple[int, int, int]:
+    def pace(self, bound_ps: int) -> tuple[int, int, int, int]:
         """
-        (frames taken from the kernel, packets that came out of it, their p99 lateness in ps) so far.
+        (frames taken from the kernel, packets that came out of it, how many of them were later than the bound, their p99 lateness in ps) so far.
         """
 
     def panel_counters(self, node: EngineNode) -> dict[str, int]:

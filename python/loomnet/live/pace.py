@@ -3,7 +3,7 @@ was measured to carry, and a run that falls behind ends early with the remedy.""
 
 from __future__ import annotations
 
-import math
+import collections
 import time
 from typing import Any
 
@@ -11,11 +11,14 @@ from loomnet.live.machine_budget import MachineBudget
 
 _EVERY_S = 1.0
 _LEAST_PACKETS = 1000  # below it a p99 is a few packets
-# How many times the bound the p99 of all packets so far must be for a run to end early, once so
-# many seconds of traffic have gone. Ranks that load modules in the first seconds, and a machine
-# that stops for some milliseconds, weigh much in the p99 of few seconds; a run that is nearly done
-# may come back below the bound.
-_TOO_LATE = ((5.0, 4.0), (15.0, 1.0), (20.0, 2.0))
+_MOST_LATE = 0.01  # share of packets above the bound: p99 is above it
+# A run ends early where its p99 is above the bound, of all packets so far and of the packets of
+# most of the last seconds each. A machine that stops once, or ranks that load their modules, may
+# weigh much in the p99 of few seconds, and the run comes back below the bound.
+_SECONDS, _LATE_SECONDS = 10, 6
+# Or where it would have to last several times as long to come back: seconds of traffic, and how
+# many times the bound.
+_TOO_LATE = (20.0, 2.0)
 # A measure is doubted where a run was late at less than this share of it, or in time at more.
 _DOUBT_BELOW, _DOUBT_ABOVE = 0.7, 1.2
 
@@ -35,25 +38,30 @@ class Pace:
         self.most_per_s = 0.0  # frames, in the busiest second
         self._p99_ps = 0
         self._began: float | None = None
-        self._last: tuple[float, int] | None = None
+        self._last: tuple[float, int, int, int] | None = None  # wall time, then as counted
+        self._late_seconds: collections.deque[bool] = collections.deque(maxlen=_SECONDS)
 
     def look(self) -> str | None:
         """Why the run will not keep up, with the remedy; None: it does, or is not judged yet."""
         wall = time.monotonic()
         if self._last is not None and wall - self._last[0] < _EVERY_S:
             return None
-        frames, packets, self._p99_ps = self.live.pace()
+        frames, packets, late, self._p99_ps = self.live.pace(self.bound_ps)
         if self._last is not None:
-            rate = (frames - self._last[1]) / (wall - self._last[0])
+            before, frames_then, packets_then, late_then = self._last
+            rate = (frames - frames_then) / (wall - before)
             self.most_per_s = max(self.most_per_s, rate)
-        self._last = (wall, frames)
+            self._late_seconds.append(late - late_then > _MOST_LATE * (packets - packets_then))
+        self._last = (wall, frames, packets, late)
         if packets < _LEAST_PACKETS:
             return None
         if self._began is None:
             self._began = wall
         lasted = wall - self._began
-        times = next((times for since, times in reversed(_TOO_LATE) if lasted >= since), math.inf)
-        if self._p99_ps <= times * self.bound_ps:
+        since, times = _TOO_LATE
+        goes_on = late > _MOST_LATE * packets and self._late_seconds.count(True) >= _LATE_SECONDS
+        hopeless = self._p99_ps > times * self.bound_ps
+        if not (lasted >= _SECONDS and goes_on) and not (lasted >= since and hopeless):
             return None
         return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
                 f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; "

@@ -55,6 +55,10 @@ TEST(LatenessHistogram, EdgesAndMerge) {
   h.merge(other);
   EXPECT_EQ(h.count(), 3u);
   EXPECT_NEAR(h.percentile(0.5).microseconds(), 3, 0.2);
+  EXPECT_EQ(h.beyond(nanoseconds(-1)), 2u) << "one is in the first bucket";
+  EXPECT_EQ(h.beyond(microseconds(2)), 2u);
+  EXPECT_EQ(h.beyond(microseconds(4)), 1u);
+  EXPECT_EQ(h.beyond(seconds(200'000)), 0u) << "in the last bucket";
   h.clear();
   EXPECT_EQ(h.count(), 0u);
 }
