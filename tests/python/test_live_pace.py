@@ -124,13 +124,13 @@ def test_a_run_in_time_goes_on_and_may_show_that_the_budget_is_larger(monkeypatc
     assert pace.against_the_budget() == "a run was in time at 129% of it"
 
 
-def test_a_late_burst_long_after_the_start_ends_a_run_only_far_above_the_bound(monkeypatch, kept):
+def test_a_late_burst_long_after_the_start_ends_a_run_only_where_it_weighs_much(monkeypatch, kept):
     def answers(late):
-        return [(50_000 * s, 10_000 * s, 5000 * (s >= 40), MS // 2 if s < 40 else late)
+        return [(50_000 * s, 10_000 * s, late * (s >= 40), 2 * MS if s >= 40 else MS // 2)
                 for s in range(60)]
 
-    assert looks(monkeypatch, kept, answers(3 * MS // 2))[1] is None
-    assert looks(monkeypatch, kept, answers(5 * MS // 2))[1] == 40
+    assert looks(monkeypatch, kept, answers(15_000))[1] is None
+    assert looks(monkeypatch, kept, answers(20_000))[1] == 40
 
 
 def test_few_packets_are_no_verdict(monkeypatch, kept):

@@ -16,9 +16,9 @@ _MOST_LATE = 0.01  # share of packets above the bound: p99 is above it
 # most of the last seconds each. A machine that stops once, or ranks that load their modules, may
 # weigh much in the p99 of few seconds, and the run comes back below the bound.
 _SECONDS, _LATE_SECONDS = 10, 6
-# Or where it would have to last several times as long to come back: seconds of traffic, and how
-# many times the bound.
-_TOO_LATE = (20.0, 2.0)
+# Or where it would have to last four times as long, and be late no more, to come back: seconds of
+# traffic, and the share of packets above the bound.
+_TOO_LATE = (20.0, 4 * _MOST_LATE)
 # A measure is doubted where a run was late at less than this share of it, or in time at more.
 _DOUBT_BELOW, _DOUBT_ABOVE = 0.7, 1.2
 
@@ -58,9 +58,9 @@ class Pace:
         if self._began is None:
             self._began = wall
         lasted = wall - self._began
-        since, times = _TOO_LATE
+        since, most = _TOO_LATE
         goes_on = late > _MOST_LATE * packets and self._late_seconds.count(True) >= _LATE_SECONDS
-        hopeless = self._p99_ps > times * self.bound_ps
+        hopeless = late > most * packets
         if not (lasted >= _SECONDS and goes_on) and not (lasted >= since and hopeless):
             return None
         return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "

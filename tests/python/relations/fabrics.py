@@ -133,6 +133,13 @@ def _settings(draw: Draw, calls: Calls) -> Calls:
 
 
 # --- other ways to the same fabric ----------------------------------------------------------------
+def longest_ps(fabric: ln.Fabric, size: int) -> float:
+    """Time of a frame of so many bytes on the slowest link of a host."""
+    slowest = min(link.forward.rate.count for host in fabric.hosts
+                  for link in fabric.links_of(host))
+    return size * 8e12 / slowest
+
+
 def by_hand(calls: Calls) -> Calls:
     """The fabric of a builder node by node and link by link."""
     made = build(calls[:1])

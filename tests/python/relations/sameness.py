@@ -104,9 +104,7 @@ def matrix_of_flows(trial: Trial) -> Found:
         if outcome.drops():
             raise Unfit("packets are lost")
     fabric = fabrics.build(trial.world.fabric)
-    slowest = min(link.forward.rate.count for host in fabric.hosts
-                  for link in fabric.links_of(host))
-    ahead_ps = (count - 1) * (fabric.payload.count + 200) * 8 * 10**12 / slowest
+    ahead_ps = (count - 1) * fabrics.longest_ps(fabric, fabric.payload.count + 200)
     one, other = ({pair: flow.completion_ps / flow.ideal_ps for pair, flow in flows.items()}
                   for flows in found)
     lines = [line for pair, flow in found[0].items()
