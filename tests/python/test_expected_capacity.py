@@ -262,23 +262,25 @@ def test_the_solver_says_nothing_and_takes_the_threads_that_a_scenario_gave_it(c
 
 # --- against what is measured ---------------------------------------------------------------------
 @pytest.mark.parametrize("run", [
-    (two_tier(), ln.AllToAll, ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"), 1),
-    (two_tier(), ln.AllToAll, ln.degrade("p0.leaf*--p0.spine*", 0.25, at="2 ms", duration="3 ms",
-                                         phase="x"), 1),
-    # One seed alone gives 0.42 to 0.56.
-    (two_tier(spines=2), ln.AllToAll, ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"),
-     4),
-    (two_tier(planes=2), ln.AllReduce,
+    (two_tier(), ln.AllToAll("2 MB", repeat=60),
+     ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"), 1),
+    (two_tier(), ln.AllToAll("2 MB", repeat=60),
+     ln.degrade("p0.leaf*--p0.spine*", 0.25, at="2 ms", duration="3 ms", phase="x"), 1),
+    # Large enough that two spines are as full as one: of 2 MB they carry 0.74 of their rate, one
+    # spine 0.83, and the ratio is 0.55.
+    (two_tier(spines=2), ln.AllToAll("16 MB", repeat=16),
+     ln.kill("p0.spine0", at="8 ms", duration="12 ms", phase="x"), 4),
+    (two_tier(planes=2), ln.AllReduce("2 MB", repeat=60),
      ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"), 1),
-    (two_tier(planes=2), ln.Permutation,
+    (two_tier(planes=2), ln.Permutation("2 MB", repeat=60),
      ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"), 1),
 ], ids=["spare-spine", "slow-uplinks", "half-the-spines", "port", "port-of-a-permutation"])
 def test_mrc_has_the_goodput_that_is_expected(tmp_path, run):
     pytest.importorskip("loomnet._core")
     fabric, job, fault, seeds = run
-    runs = [ln.run(fabric, job("2 MB", repeat=60), [fault], directory=tmp_path / f"run{seed}",
-                   seed=seed) for seed in range(seeds)]
+    runs = [ln.run(fabric, job, [fault], directory=tmp_path / f"run{seed}", seed=seed)
+            for seed in range(seeds)]
     expected = runs[0]["x.expected_capacity"]
     kept = [r["x.goodput_ratio"] for r in runs]
-    assert 0.9 * expected <= statistics.mean(kept) <= 1.1 * expected
+    assert 0.9 * expected <= statistics.mean(kept) <= 1.08 * expected
     assert all(0.8 * expected <= each <= 1.15 * expected for each in kept)

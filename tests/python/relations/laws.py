@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import loomnet as ln
 from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.measures.lone_ways import LoneWays
 
 from . import fabrics, jobs
 from .drafts import Draft, a_rate, a_size, a_time, draft
@@ -156,8 +157,8 @@ def short_flows_have_their_ideals(trial: Trial) -> Found:
 @relation(Wants(kinds=jobs.FLOWS, more=0, faults=()), settings=False, simple=True)
 def lone_flow_has_its_ideal(trial: Trial) -> Found:
     """A lone long flow takes hardly more than its ideal: slowdown is 1 to 1.4. (By MRC 1 to 1.8
-    over planes that may have ways of unlike length: NSCC knows one round trip, the shortest, and
-    holds a longer one for a queue.)"""
+    over planes of which one has ways half as long again as another: NSCC knows one round trip, the
+    shortest, and holds a longer one for a queue.)"""
     [job] = trial.world.jobs
     transport = job.get("transport")
     made = fabrics.build(trial.world.fabric)
@@ -176,7 +177,10 @@ def lone_flow_has_its_ideal(trial: Trial) -> Found:
     slowdown = flow.completion_ps / flow.ideal_ps
     # Of TCP's ports one carries a connection.
     limit = _LONE[transport] * (made.planes if transport == "tcp" else 1)
-    if transport == "mrc" and made.planes > 1 and trial.world.fabric[0].name == "Fabric":
+    ways = LoneWays(outcome.result.plan)
+    crossed = [ways.of(0, 1, plane).crossing_ps(made.payload.count)
+               for plane in range(made.planes)]
+    if transport == "mrc" and max(crossed) > 1.5 * min(crossed):
         limit = 1.8
     if flow.completion_ps >= flow.ideal_ps and slowdown <= limit:
         return []
