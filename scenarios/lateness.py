@@ -14,9 +14,9 @@ def lateness(
     size: ln.Size = "1.1 MB",
     fault: ln.Time = "8 s",
 ):
-    """The main job's fabric, all-reduce and faults, once exact and once late, on MRC and on RoCE.
+    """The main job's fabric, all-reduce and faults, once exact and once late, on MRC, RoCE and TCP.
 
-    MRC: one packet in fifty is late by up to twice `late` on its last link, so `late` is the 99th
+    MRC, TCP: one packet in fifty is late by up to twice `late` on its last link, so `late` is the 99th
     percentile. RoCE takes a packet that was overtaken for a lost one, so there every packet is late
     by `late`: more than a live engine with that percentile ever is.
     """
@@ -32,6 +32,7 @@ def lateness(
     last, whole = "p*.leaf*->h*", ln.Time.of(10 * fault.count)
     late_by = {
         "mrc": ln.reorder(last, 0.02, by=ln.Time.of(2 * late.count), at="0 s", duration=whole),
+        "tcp": ln.reorder(last, 0.02, by=ln.Time.of(2 * late.count), at="0 s", duration=whole),
         "roce": ln.delay(last, late, at="0 s", duration=whole),
     }
     for transport, injected in late_by.items():

@@ -35,7 +35,7 @@ lines_of() {
 # the language of the compiler's messages, which script/bootstrap sets and other scripts leave.
 share_objects() {
   export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}"
-  export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:+$CCACHE_SLOPPINESS,}locale"
+  export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:+$CCACHE_SLOPPINESS,}locale,pch_defines,time_macros"
 }
 
 # Where packages come from, as far as the environment says it: indexes, proxies and certificates.

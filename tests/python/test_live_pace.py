@@ -19,7 +19,7 @@ from loomnet.base.errors import UsageError
 pytest.importorskip("loomnet._core")
 from loomnet.labs.auto_dilation import AutoDilation
 from loomnet.live import dilation, machine_budget
-from loomnet.live.lateness import RunQueues, blame, lateness_bound_ps
+from loomnet.live.lateness import RunQueues, blame, lateness_bound_ps, stolen_s
 from loomnet.live.machine_budget import MachineBudget
 from loomnet.live.pace import Pace
 from loomnet.plans.make import make_plan
@@ -204,3 +204,9 @@ def test_without_events_of_the_scheduler_waits_are_summed_by_thread():
     found = {wait.who: wait for wait in queues.waits()}
     assert 10**7 < found["engine"].total_ns < 10**9
     assert "programs that this kernel does not name" in blame([found["engine"]], 1.0)
+
+
+def test_what_the_host_took_is_said():
+    assert stolen_s() >= 0
+    assert blame([], 2.0, 0.25).endswith(": this virtual machine 0.25 s behind others of its host")
+    assert blame([], 2.0) is None

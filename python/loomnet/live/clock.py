@@ -16,7 +16,7 @@ from loomnet.jobs.model import TorchJob
 from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
-from loomnet.live.lateness import LatenessLog, RunQueues, blame, waits
+from loomnet.live.lateness import LatenessLog, RunQueues, blame, stolen_s, waits
 from loomnet.live.machine_budget import budget, contradict
 from loomnet.live.network import LiveNetwork
 from loomnet.live.pace import Pace
@@ -62,6 +62,7 @@ class LiveClock:
     def __init__(self, request: RunRequest, stack: contextlib.ExitStack,
                  interrupts: Interrupts) -> None:
         self.began = time.monotonic()
+        self.stolen_before = stolen_s()
         self.request, self.plan, self.interrupts = request, request.plan, interrupts
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
@@ -244,7 +245,8 @@ class LiveClock:
             notes["load"] = self.pace.counted
         if (doubt := self.pace.against_the_budget()) is not None:
             contradict(doubt)
-        notes["waits"] = blame(held, time.monotonic() - self.began)
+        notes["waits"] = blame(held, time.monotonic() - self.began,
+                               stolen_s() - self.stolen_before)
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,26 @@ def waits(raw: dict[str, Any]) -> list[ProcessorWait]:
     return [ProcessorWait(*row) for row in raw["waits"]]
 
 
-def blame(found: list[ProcessorWait], lasted_s: float) -> str | None:
-    """One line: what held the processor while the engine or the kernel's frames waited for it."""
-    if not found or lasted_s <= 0:
+def stolen_s() -> float:
+    """Processor seconds since boot in which the host of this virtual machine ran others instead, all
+    processors together. No event of the scheduler tells of them. 0 where the host does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        line = Path("/proc/stat").read_text().split("\n", 1)[0]
+        return int(line.split()[8]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def blame(found: list[ProcessorWait], lasted_s: float, stolen: float = 0.0) -> str | None:
+    """One line: what held the processor while the engine or the kernel's frames waited for it.
+
+    Args:
+        stolen: of these seconds, what :func:`stolen_s` grew by.
+    """
+    if not (found or stolen) or lasted_s <= 0:
         return None
     texts = [f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} ({wait.count} times"
              + (f", longest {wait.longest_ns / 1e6:.2g} ms)" if wait.longest_ns else ")")
              for wait in found[:3]]
+    if stolen:
+        texts.append(f"this virtual machine {stolen:.3g} s behind others of its host")
     return f"waits for a processor in {lasted_s:.0f} s: " + "; ".join(texts)
