@@ -14,11 +14,12 @@ def lateness(
     size: ln.Size = "1.1 MB",
     fault: ln.Time = "8 s",
 ):
-    """The main job's fabric, all-reduce and faults, once exact and once late, on MRC, RoCE and TCP.
+    """The main job's fabric, all-reduce and faults, once exact and once late, by each transport.
 
-    MRC, TCP: one packet in fifty is late by up to twice `late` on its last link, so `late` is the 99th
-    percentile. RoCE takes a packet that was overtaken for a lost one, so there every packet is late
-    by `late`: more than a live engine with that percentile ever is.
+    MRC, TCP: one packet in fifty is late by up to twice `late` on its last link, so `late` is the
+    99th percentile. RoCE takes a packet that was overtaken for a lost one, so there every packet is
+    late by `late`. What RoCE keeps of a fault is not checked: it hangs on where in a message the
+    fault falls, with or without lateness.
     """
     fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
                               uplink_rate=uplink_rate, delay=delay)

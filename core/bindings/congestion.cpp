@@ -179,6 +179,9 @@ class PythonControl final : public CongestionControl {
     limits.pacing_rate = 0;
     if (const py::object rate = optional("pacing_rate"); !rate.is_none()) {
       limits.pacing_rate = number("pacing_rate", rate);
+      if (limits.pacing_rate == 0) {
+        throw std::invalid_argument("the pacing rate is 0: nothing could ever leave; None stands for no pacing");
+      }
     }
     limits.next_tick = kNever;
     if (const py::object tick = optional("next_tick"); !tick.is_none()) {

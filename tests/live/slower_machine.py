@@ -53,9 +53,11 @@ def _burner(ns: int) -> int:
         _instruction(0xB7, to=0, value=0),
         _instruction(0x95),
     ))
-    instructions, licence = ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"GPL")
+    instructions = ctypes.create_string_buffer(program)
+    licence = ctypes.create_string_buffer(b"GPL")
     attributes = struct.pack("<IIQQ", _BPF_PROG_TYPE_PERF_EVENT, len(program) // 8,
-                             ctypes.addressof(instructions), ctypes.addressof(licence)).ljust(72, b"\0")
+                             ctypes.addressof(instructions), ctypes.addressof(licence))
+    attributes = attributes.ljust(72, b"\0")
     bpf, _ = _SYSCALLS[platform.machine()]
     return _call(bpf, _BPF_PROG_LOAD, attributes, len(attributes))
 

@@ -125,6 +125,7 @@ BREACHES = {
     "a truth value": (broken(window=True), "window=True is not a number"),
     "a rate that is no number": (broken(pacing_rate=math.nan), "pacing rate is not a number"),
     "a negative rate": (broken(pacing_rate=-1.0), "pacing rate is negative"),
+    "a rate of 0": (broken(pacing_rate=0), "pacing rate is 0: nothing could ever leave; None"),
     "a tick in the past": (broken(next_tick=lambda ack: ack.now_ps), "not after now"),
     "a tick of another type": (broken(next_tick=1.5), "next_tick=1.5 is not a whole number"),
     "a tick without a method": (broken(next_tick=lambda ack: ack.now_ps + 1), "no method on_tick"),

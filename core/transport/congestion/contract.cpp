@@ -7,7 +7,7 @@ namespace loomnet {
 
 std::string breach_of_contract(const FlowLimits& l, Picoseconds now, bool tick_may_wait) {
   if (std::isnan(l.pacing_rate)) return "the pacing rate is not a number";
-  if (std::isinf(l.pacing_rate)) return "the pacing rate is infinite; 0 stands for no pacing";
+  if (std::isinf(l.pacing_rate)) return "the pacing rate is infinite";
   if (l.pacing_rate < 0) return "the pacing rate is negative";
   // Transports divide by it as a whole number of bits per second.
   if (l.pacing_rate >= 0x1p63) return "the pacing rate is beyond what can be counted";

@@ -14,8 +14,8 @@ from loomnet.measures.run_data import ProcessorWait, StageLateness
 from loomnet.plans.model import Plan
 
 # Transports scale their timers and the targets of their controls by the longest base round trip.
-# Where 1 % of the packets are late by a fifth of it, figures of the main job move by 1.1 % at most
-# (scenarios/lateness.py, late by 2 ms); a sixth is below that.
+# Where 1 % of the packets are late by a fifth of it, iterations of the main job take 1.1 % longer
+# at most (scenarios/lateness.py, late by 2 ms); a sixth is below that.
 _OF_ROUND_TRIP = 6
 _MOST_WALL_PS = 2 * 10**9
 
@@ -107,8 +107,8 @@ def waits(raw: dict[str, Any]) -> list[ProcessorWait]:
 
 
 def stolen_s() -> float:
-    """Processor seconds since boot in which the host of this virtual machine ran others instead, all
-    processors together. No event of the scheduler tells of them. 0 where the host does not say."""
+    """Processor seconds since boot in which the host of this virtual machine ran others instead, of
+    all processors. No event of the scheduler tells of them. 0 where the host does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         line = Path("/proc/stat").read_text().split("\n", 1)[0]
         return int(line.split()[8]) / os.sysconf("SC_CLK_TCK")

@@ -38,15 +38,15 @@ class FlowRecord:
 
 class Ideals:
     """Least time from a flow's start to its last acknowledgement, for a transport that sends these
-    frames: its last frame leaves the narrowest place of its way when those before have, crosses the
-    rest, and its acknowledgement crosses back. Between two ranks of one host the bytes cross the
-    local link.
+    frames: they cross one after another, a short last one behind the full one ahead of it on each
+    link, and the acknowledgement crosses back. Without packets (`fluid`) the last is alone on all
+    links but the narrowest. Between two ranks of one host the bytes cross the local link.
 
     Each frame's time on a link is rounded as the engine rounds it: a sum in exact arithmetic is up
     to half a picosecond a frame above what a flow takes."""
 
-    def __init__(self, plan: Plan, frames: Frames) -> None:
-        self._plan, self._frames = plan, frames
+    def __init__(self, plan: Plan, frames: Frames, *, fluid: bool = False) -> None:
+        self._plan, self._frames, self._fluid = plan, frames, fluid
         self._ways = LoneWays(plan)
 
     def of(self, source: int, destination: int, size: int) -> int:
@@ -56,9 +56,9 @@ class Ideals:
         if self._plan.panels:
             return self._by_any_port(source, destination, size)
         ports = [self._ways.of(source, destination, plane) for plane in range(self._plan.planes)]
-        if frames.ways == "all":
+        if frames.ways == "all" and (len(ports) > 1 or ports[0].forks):
             return self._spread(ports, size)
-        if frames.ways == "one":
+        if frames.ways in ("all", "one"):
             # Each end chooses the plane that it sends by, so that acknowledgements may come back in
             # another plane than that of the data.
             return (min(self._piecewise(way, self._messages(size)) for way in ports)
@@ -90,10 +90,8 @@ class Ideals:
         return [*alike, *self._frames.cut(sent[-1])]
 
     def _piecewise(self, way: LoneWay, pieces: list[int]) -> int:
-        """Least time in which these pieces cross the widest path one after another."""
-        *before, (last, _) = self._cut(pieces)
-        return (sum(clocking_ps(frame, way.widest_bps) * times for frame, times in before)
-                + way.crossing_ps(last))
+        """Least time in which these pieces cross one path one after another."""
+        return way.passing_ps(self._cut(pieces), fluid=self._fluid)
 
     def _returned(self, way: LoneWay) -> int:
         return way.crossing_ps(self._frames.ack, back=True)
@@ -103,9 +101,7 @@ class Ideals:
         pass the narrowest links of all paths side by side. Where paths fork, other flows may hold
         up any of them, so that it comes last."""
         cut = self._cut(self._messages(size))
-        *_, (last, _) = cut
-        if len(ways) > 1 or ways[0].forks:
-            last = min(frame for frame, times in cut if times)
+        last = min(frame for frame, times in cut if times)
         return (self._abreast([*cut, (last, -1)], sum(way.rate_bps for way in ways),
                               max(way.fastest_bps for way in ways),
                               sum(way.abreast for way in ways) - 1)
@@ -168,7 +164,7 @@ def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     if not data.flows:
         return []
     assert data.frames is not None
-    ideals = Ideals(plan, data.frames)
+    ideals = Ideals(plan, data.frames, fluid=data.fluid)
     return [
         FlowRecord(flow.source, flow.destination, flow.bytes, flow.start_ps, flow.end_ps,
                    ideals.of(flow.source, flow.destination, flow.bytes), flow.arrived_ps)

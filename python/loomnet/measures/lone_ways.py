@@ -41,6 +41,39 @@ class LoneWay:
         return self._known[frame, back]
 
 
+    def passing_ps(self, frames: Sequence[tuple[int, int]], *, fluid: bool) -> int:
+        """Least time in which frames, bytes and how many in a row, cross one after another.
+
+        Of one way alone it is exact: on each link a frame waits until the one ahead has left. So
+        the first crosses to some link, all leave that link one after another, the last but one goes
+        on ahead of the last, and the link for which this takes longest decides. Where ways fork,
+        frames may go by any of them: it is the time of all but the last on the widest link and of
+        the last on its way or, if that is more, the same of the frames before the last. Without
+        packets (`fluid`) it is the first of these two.
+        """
+        *before, (last, _) = [(frame, times) for frame, times in frames if times]
+        if not before:
+            return self.crossing_ps(last)
+        ahead = before[-1][0]
+        if self.forks or fluid:
+            queued = sum(clocking_ps(frame, self.widest_bps) * times for frame, times in before)
+            if fluid:
+                return queued + self.crossing_ps(last)
+            alone = queued - clocking_ps(ahead, self.widest_bps)
+            return max(queued + self.crossing_ps(last), alone + self.crossing_ps(ahead))
+        way = [link for links in self._there for link in links]
+        rates = [rate for _, rate in way]
+        of_first, of_ahead, of_last = ([clocking_ps(frame, rate) for rate in rates]
+                                       for frame in (before[0][0], ahead, last))
+        longest = 0
+        for link, rate in enumerate(rates):
+            queued = (sum(of_first[:link])
+                      + sum(clocking_ps(frame, rate) * times for frame, times in before))
+            longest = max(longest, queued + sum(of_last[link:]),
+                          queued + sum(of_ahead[link + 1:]) + of_last[-1])
+        return sum(delay for delay, _ in way) + longest
+
+
 class LoneWays:
     """Ways by pair of hosts and plane, each found once. In a fabric whose links are as they were
     built one way stands for all."""
