@@ -223,9 +223,9 @@ class TorchJob(Job):
     `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
     among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
     stop after the iteration that follows the one at hand, as they are at `stop`, which counts from
-    the run's begin; the earlier holds. A script without an optimizer's steps hears of neither. `stall_wall`: on the
-    virtual clock, wall time after which the job is ended when emulated time stands and no process
-    of a rank uses the processor; None: never.
+    the run's begin; the earlier holds. A script without an optimizer's steps hears of neither.
+    `stall_wall`: on the virtual clock, wall time after which the job is ended when emulated time
+    stands and no process of a rank uses the processor; None: never.
     `circuits`: how the controllers of the ranks' regions patch the panels of their hosts, by what a
     script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
     `steps`: how many steps of its optimizer the script takes, for the share and the time left that
