@@ -18,7 +18,7 @@ from loomnet.base.errors import UsageError
 
 pytest.importorskip("loomnet._core")
 from loomnet.labs.auto_dilation import AutoDilation
-from loomnet.live import dilation, machine_budget
+from loomnet.live import dilation, lateness, machine_budget
 from loomnet.live.lateness import RunQueues, blame, lateness_bound_ps, stolen_s
 from loomnet.live.machine_budget import MachineBudget
 from loomnet.live.pace import Pace
@@ -206,7 +206,11 @@ def test_without_events_of_the_scheduler_waits_are_summed_by_thread():
     assert "programs that this kernel does not name" in blame([found["engine"]], 1.0)
 
 
-def test_what_the_host_took_is_said():
-    assert stolen_s() >= 0
+def test_what_the_host_took_is_said(tmp_path, monkeypatch):
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(lateness, "Path", lambda _: stat)
+    assert stolen_s() == 0
+    stat.write_text("cpu  11 12 13 14 15 16 17 250 19 20\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+    assert stolen_s() == 250 / os.sysconf("SC_CLK_TCK")
     assert blame([], 2.0, 0.25).endswith(": this virtual machine 0.25 s behind others of its host")
     assert blame([], 2.0) is None

@@ -119,7 +119,6 @@ def test_links_of_different_rates_have_the_time_of_a_chain_of_queues(tmp_path, r
         assert 1 <= lone(tmp_path / size, fabric, size, "roce") <= 1.0001, size
 
 
-
 def test_mrc_fills_a_path_that_is_shorter_than_two_units_of_its_time_stamps(tmp_path):
     """Of a round trip of 245 ns the least sample is 128 ns. The fabric's longest is longer."""
     fabric = ln.Fabric(payload="1024 B")
