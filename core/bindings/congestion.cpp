@@ -2,6 +2,7 @@
 // under the GIL and reads its limits back. What breaks the contract ends the run by name.
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -66,8 +67,8 @@ class PythonControl final : public CongestionControl {
       object_ = make(std::move(view));
       for (const char* method : {"on_ack", "on_congestion"}) need(method);
       read({-1});  // a tick may be due as soon as the flow begins
-      see_names();
     });
+    guarded("observe", [&] { see_names(); });
   }
   ~PythonControl() override {
     --alive;
@@ -108,7 +109,7 @@ class PythonControl final : public CongestionControl {
       for (const std::string_view name : names_) {
         const py::str key(name.data(), name.size());
         if (!values.contains(key)) throw std::invalid_argument("other names than at the first call");
-        out.value(name, values[key].cast<double>());
+        out.value(name, observed(name, values[key]));
       }
     });
   }
@@ -238,8 +239,18 @@ class PythonControl final : public CongestionControl {
     }
     for (const auto& [name, value] : values.cast<py::dict>()) {
       names_.push_back(kept_name(name.cast<std::string>()));
-      (void)value.cast<double>();
+      (void)observed(names_.back(), py::reinterpret_borrow<py::object>(value));
     }
+  }
+  // NaN, of which a series has no row, for None alone: a NaN that was computed would vanish.
+  static double observed(std::string_view name, const py::object& value) {
+    if (value.is_none()) return std::numeric_limits<double>::quiet_NaN();
+    const double found = number(std::string(name).c_str(), value);
+    if (!std::isfinite(found)) {
+      throw std::invalid_argument(std::string(name) + "=" + shown(value) +
+                                  " is not finite; None stands for no value now");
+    }
+    return found;
   }
 
   std::string name_;

@@ -52,11 +52,6 @@ std::string fibre_name(std::size_t port) { return "s" + std::to_string(port); }
 
 }  // namespace
 
-std::uint64_t LiveFabric::PortLosses::total() const {
-  // A frame that finds no room in the socket also counts as dropped by the veth it arrived on.
-  return std::max(xsk.drops(), engine_end_dropped) + node_end_dropped;
-}
-
 LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
                        const LiveFabricConfig& config, const std::vector<LivePanel>& panels)
     : ports_(std::move(ports)), netns_(Netns::create("loomnet engine")) {
@@ -320,7 +315,6 @@ std::vector<LiveFabric::PortLosses> LiveFabric::losses() {
     out[i].xsk = sockets_[i]->statistics();
     out[i].engine_end_dropped = here[engine_name(i)];
     out[i].node_end_dropped = there[ports_[i].netns][ports_[i].interface];
-    out[i].send_errors = sockets_[i]->send_errors();
   }
   return out;
 }

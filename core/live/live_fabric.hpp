@@ -128,11 +128,13 @@ class LiveFabric {
     XskStatistics xsk;
     std::uint64_t engine_end_dropped = 0;  // veth counters of the engine's end …
     std::uint64_t node_end_dropped = 0;    // … and of the node's
-    std::uint64_t send_errors = 0;
-    // The same loss may stand in several counters; this counts it once.
-    std::uint64_t total() const;
+    // The same loss may stand in several counters; these count it once.
+    std::uint64_t from_node() const { return std::max(xsk.drops(), engine_end_dropped); }
+    std::uint64_t to_node() const { return node_end_dropped; }
   };
   std::vector<PortLosses> losses();
+  // "h0's eth0"
+  std::string port_name(std::size_t port) const { return ports_[port].netns->label() + "'s " + ports_[port].interface; }
 
  private:
   struct Switch {

@@ -57,7 +57,7 @@ LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& c
                       kept ? of_node[p.node] : 0, false,
                       s ? &s->program() : nullptr});
   }
-  for (const auto& l : fabric.losses()) losses_before_.push_back(l.total());
+  losses_before_ = fabric.losses();
   dirty_.reserve(ports_.size());
   network_.pool().set_frame_owner(&fabric.frames());
   network_.set_gate(this);
@@ -256,6 +256,19 @@ void LiveLoop::sleep(std::int64_t now, std::int64_t lasts) {
 
 Picoseconds LiveLoop::emulated(std::int64_t wall_ns) const { return clock_.span(wall_ns); }
 
+namespace {
+
+// " (2 from h0's eth0, 1 to h1's eth0 and at 3 more ports)", or nothing.
+std::string among(std::span<const std::string> where) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (const std::string& each : where.first(std::min(where.size(), kShown))) text += (text.empty() ? " (" : ", ") + each;
+  if (where.size() > kShown) text += " and at " + std::to_string(where.size() - kShown) + " more";
+  return text.empty() ? text : text + ")";
+}
+
+}  // namespace
+
 Fidelity LiveLoop::fidelity() {
   if (thread_.joinable()) throw std::logic_error("fidelity() is for after stop()");
   Fidelity f;
@@ -268,10 +281,15 @@ Fidelity LiveLoop::fidelity() {
   f.dilation = clock_.dilation();
   f.switches = reckonings_;
   const auto losses = fabric_.losses();
+  std::vector<std::string> where;  // packets were lost, by port
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    const std::uint64_t lost = losses[i].total() - std::min(losses[i].total(), losses_before_[i]);
-    f.own_losses += lost;
-    if (ports_[i].kind == PortKind::xdp_switch || ports_[i].kind == PortKind::xdp_panel) f.switches[ports_[i].reckoning].own_losses += lost;
+    const auto since = [](std::uint64_t now, std::uint64_t before) { return now - std::min(now, before); };
+    const std::uint64_t from = since(losses[i].from_node(), losses_before_[i].from_node());
+    const std::uint64_t to = since(losses[i].to_node(), losses_before_[i].to_node());
+    if (from) where.push_back(std::to_string(from) + " from " + fabric_.port_name(i));
+    if (to) where.push_back(std::to_string(to) + " to " + fabric_.port_name(i));
+    f.own_losses += from + to;
+    if (ports_[i].kind == PortKind::xdp_switch || ports_[i].kind == PortKind::xdp_panel) f.switches[ports_[i].reckoning].own_losses += from + to;
   }
   for (std::size_t i = 0; i < f.switches.size(); ++i) {
     SwitchReckoning& s = f.switches[i];
@@ -322,7 +340,7 @@ Fidelity LiveLoop::fidelity() {
   if (f.own_losses || f.unexplained) {
     f.verdict = LiveVerdict::lost_packets;
     if (!f.reason.empty()) f.reason += "; ";
-    f.reason += std::to_string(f.own_losses) + " packets lost in sockets and veths, " +
+    f.reason += std::to_string(f.own_losses) + " packets lost in sockets and veths" + among(where) + ", " +
                std::to_string(f.unexplained) + " unexplained";
   }
   return f;

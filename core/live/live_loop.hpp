@@ -190,7 +190,7 @@ class LiveLoop final : public KernelGate {
   std::int64_t next_housekeeping_ = 0;
   std::uint64_t passes_ = 0;
   std::string scheduling_ = "not started";
-  std::vector<std::uint64_t> losses_before_;        // per port, at construction
+  std::vector<LiveFabric::PortLosses> losses_before_;  // per port, at construction
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;

@@ -142,12 +142,40 @@ def test_a_broadcast_along_one_dimension_goes_to_its_ring_alone(tmp_path):
     assert received == [0, 1000, 1000, 1000, 1000, 0, *[1000] * 2, *[0, 1000, 1000, 1000] * 2]
 
 
-def test_a_place_in_the_dimensions_is_the_ranks_number(tmp_path):
+def test_a_named_group_of_all_ranks_goes_along_all_dimensions(tmp_path):
     groups = tmp_path / "groups.json"
-    groups.write_text('{"1": [3, 0, 2, 1]}')
-    ranks = [one(BROADCAST, 1000, involved_dim=[True, False], root=1, pg_name="1")] * 4
-    received = play(tmp_path, ranks, dims=[2, 2], groups=groups)[1]
-    assert received == [1000, 0, 0, 1000]  # pairs 0 and 1, 2 and 3
+    for dims in ([4, 4], [2, 8]):
+        groups.write_text(f'{{"1": {list(range(16))}}}')
+        every = play(tmp_path, [one(ALL_REDUCE, MIB)] * 16, dims=dims)
+        assert not every[2]
+        for involved in ([True, False], [True, True], None):
+            said = {} if involved is None else {"involved_dim": involved}
+            named = play(tmp_path, [one(ALL_REDUCE, MIB, pg_name="1", **said)] * 16, dims=dims,
+                         groups=groups)
+            assert named[:2] == every[:2]
+            assert bool(named[2]) == (involved == [True, False])
+            assert named[2] in ("", "involved_dim of named groups (16 nodes)")
+    # Without dimensions it is one ring.
+    named = play(tmp_path, [one(ALL_REDUCE, MIB, pg_name="1", involved_dim=[True, False])] * 16,
+                 groups=groups)
+    assert named[:2] == play(tmp_path, [one(ALL_REDUCE, MIB)] * 16)[:2]
+
+
+def test_a_place_in_the_dimensions_is_the_ranks_number(tmp_path):
+    def sent(**values):
+        """Bytes that each rank sends of a broadcast from rank 1."""
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        ranks = [one(BROADCAST, 1000, root=1, pg_name="1")] * 4
+        r = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
+                   ln.Trace(write(folder, ranks), **values), write=False)
+        return [r.data.totals[f"link h{k}->p0.leaf0"]["bytes"] // 1000 for k in range(4)]
+
+    order, odd = tmp_path / "order.json", tmp_path / "odd.json"
+    order.write_text('{"1": [0, 1, 2, 3]}')
+    odd.write_text('{"1": [3, 0, 2, 1]}')
+    assert sent(groups=odd, dims=[2, 2]) == sent(groups=order, dims=[2, 2])
+    assert sent(groups=odd) != sent(groups=order)
 
 
 def test_an_all_reduce_along_two_dimensions_takes_the_time_of_its_phases(tmp_path):

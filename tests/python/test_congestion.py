@@ -132,6 +132,12 @@ BREACHES = {
     "an exception": (broken(window=lambda ack: 1 / 0), "on_ack raised ZeroDivisionError"),
     "a maker that raises": (lambda flow: [][1], "the maker raised IndexError"),
     "no methods": (lambda flow: object(), "there is no method on_ack"),
+    "an observed NaN": (type("Nan", (Plain,), {"observe": lambda self: {"share": math.nan}}),
+                        "observe: share=nan is not finite; None stands for no value now"),
+    "an observed text": (type("Text", (Plain,), {"observe": lambda self: {"share": "big"}}),
+                         "observe: share='big' is not a number"),
+    "an observe that raises": (type("Raises", (Plain,), {"observe": lambda self: [][1]}),
+                               "observe raised IndexError"),
     "names that change": (type("Names", (Plain,), {
         "observe": lambda self, seen=[]: {f"n{len(seen)}": seen.append(1) or 1}}), None),
 }
@@ -213,6 +219,19 @@ def test_a_probe_takes_what_senders_hold():
         network.transport_state(0, 999)
     with pytest.raises(ValueError, match="no transport mrc"):
         network.transport_state(0, 256, transport="mrc")
+
+
+def test_an_observed_none_is_no_value_and_a_nan_ends_the_run():
+    shown = [None, 2.5, math.nan]
+    register("shows", type("Shows", (Plain,), {"observe": lambda self: {"share": shown[0]}}))
+    _, probe = pair("shows")
+    column = list(probe.names).index("share")
+    assert math.isnan(probe.take()[0, column])
+    shown.pop(0)
+    assert probe.take()[0, column] == 2.5
+    shown.pop(0)
+    with pytest.raises(_core.PluginError, match="observe: share=nan is not finite; None stands"):
+        probe.take()
 
 
 def test_options_are_described():

@@ -207,7 +207,7 @@ CONTROLS = {
         "observe": lambda self, seen=[]: {f"n{len(seen)}": seen.append(1) or 1.0}}),
         ["observe: other names than at the first call"]),
     "a value that is no number": (type("Cut", (Aimd,), {"observe": lambda self: {"a": "b"}}),
-                                  ["a value of a wrong type"]),
+                                  ["observe: a='b' is not a number"]),
     "too many needs": (type("Cut", (Aimd,), {"needs": ("refusals", "notifications")}),
                        ["no transport gives all of that"]),
 }

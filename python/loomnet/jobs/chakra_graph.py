@@ -344,10 +344,12 @@ class _Builder:
         enter = [self.begin[rank][node.id] for rank, node in zip(members, nodes, strict=True)]
         what = f"rank {members[0]} {_label(nodes[0])}"
         dimensions = self.reading.dimensions
-        if name and len(members) < len(self.traces):  # ASTRA-sim: one ring of its own
-            self.passed["involved_dim of smaller groups"] += len(nodes) * (
+        if name:  # ASTRA-sim: one ring of its own, or all dimensions for a group of all ranks
+            self.passed["involved_dim of named groups"] += len(nodes) * (
                 involved is not None and not all(involved))
-            dimensions = ()
+            involved = None
+            if len(members) < len(self.traces):
+                dimensions = ()
         elif involved is not None and not all(involved[:len(dimensions) or None]):
             if len(involved) < len(dimensions) or not dimensions:
                 raise self.fail(members[0], nodes[0], f"involved_dim has {len(involved)} entries; "

@@ -141,6 +141,9 @@ class RankJob:
                 found["of these, summed as float32"] = floats
         if (why := self.no_iterations) is not None:
             found["iterations"] = f"none: {why}; {self.zero.told}"
+            if self._stopping:
+                found["stop"] = ("its time came, and no rank heard of it: ranks end after a step, "
+                                 "and none was marked")
         if self.regions is not None and (why := self.regions.refusal()):
             found["circuits refused"] = why
         return found
