@@ -131,6 +131,7 @@ class LiveFabric {
     // The same loss may stand in several counters; these count it once.
     std::uint64_t from_node() const { return std::max(xsk.drops(), engine_end_dropped); }
     std::uint64_t to_node() const { return node_end_dropped; }
+    std::uint64_t total() const { return from_node() + to_node(); }
   };
   std::vector<PortLosses> losses();
   // "h0's eth0"
