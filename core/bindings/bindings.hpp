@@ -71,6 +71,7 @@ Marks mark_list(const std::vector<RankMark>& marks);
 // int64[steps, 4]: rank, channel, ring step, time (ps).
 pybind11::array_t<std::int64_t> step_rows(const StepLog& log);
 std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
+std::vector<std::uint64_t> carried_bytes(Network& network, const std::vector<std::uint32_t>& halves);
 Counts counters_dict(const RunCounters& counters);
 Counts counts_of(const panel_counters& all);
 Collective collective_named(const std::string& name);

@@ -179,14 +179,27 @@ Counts counters_dict(const RunCounters& c) {
   return out;
 }
 
-std::vector<std::uint64_t> queued_bytes(Network& network,
-                                        const std::vector<std::uint32_t>& halves) {
+namespace {
+
+template <class Read>
+std::vector<std::uint64_t> of_halves(Network& network, const std::vector<std::uint32_t>& halves, Read read) {
   std::vector<std::uint64_t> out;
+  out.reserve(halves.size());
   for (const std::uint32_t half : halves) {
-    if (half / 2 >= network.links()) throw std::invalid_argument("queued: no such link");
-    out.push_back(network.half(half / 2, half % 2 == 0).queued_bytes(network.now()));
+    if (half / 2 >= network.links()) throw std::invalid_argument("no such link");
+    out.push_back(read(network.half(half / 2, half % 2 == 0)));
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves) {
+  return of_halves(network, halves, [&](HalfLink& half) { return half.queued_bytes(network.now()); });
+}
+
+std::vector<std::uint64_t> carried_bytes(Network& network, const std::vector<std::uint32_t>& halves) {
+  return of_halves(network, halves, [](HalfLink& half) { return half.counters().bytes; });
 }
 
 void bind_figures(py::class_<Network>& network) {
@@ -204,6 +217,8 @@ void bind_figures(py::class_<Network>& network) {
       .def("nic_counters", &nic_counters, py::arg("host"))
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
+      .def("carried", &carried_bytes, py::arg("halves"),
+           "Bytes that these directions of links (2 * link, + 1 for the way back) have carried so far.")
       .def("meter", &meter, py::arg("host"), py::arg("job") = 0,
            "What the host saw of the job. work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
            "and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.")

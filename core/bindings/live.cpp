@@ -343,6 +343,12 @@ void bind_live(py::module_& m) {
           },
           py::call_guard<Release>(), py::arg("halves"), "Network.queued, on the loop's thread.")
       .def(
+          "carried",
+          [](LiveRun& r, const std::vector<std::uint32_t>& halves) {
+            return r.call([&] { return carried_bytes(r.network(), halves); });
+          },
+          py::call_guard<Release>(), py::arg("halves"), "Network.carried, on the loop's thread.")
+      .def(
           "take",
           [](LiveRun& r, const FlowProbe& probe) {
             std::vector<double> values(probe.rows().size() * probe.names().size());

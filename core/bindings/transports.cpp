@@ -120,6 +120,19 @@ py::array_t<double> flow_probe_array(const FlowProbe& probe, const std::vector<d
   return out;
 }
 
+namespace {
+
+using Row = std::pair<NodeId, QpNumber>;
+
+void add_senders(FlowProbe& probe, Network& network, const std::vector<Row>& rows) {
+  std::vector<FlowProbe::Sender> senders;
+  for (const auto& [host, qp] : rows) senders.push_back({&transport_of(network, host, qp, ""), qp});
+  probe.add(senders);  // asks each for its names
+  raise_plugin_fault();
+}
+
+}  // namespace
+
 void bind_transports(py::module_& m, py::class_<Network>& network) {
   transports();  // fills the register of packets' labels too
   m.def(
@@ -165,33 +178,28 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
            py::arg("transport") = "",
            "What the sender of a queue pair holds now, by name: bytes, picoseconds, bits per second.");
 
-  using Row = std::pair<NodeId, QpNumber>;
   py::class_<FlowProbe>(m, "FlowProbe",
                         "The state of many senders, taken at once. A row per part of each queue pair "
                         "(RoCE: one per plane), a column per name; where a sender has no value of that "
                         "name: NaN.")
-      .def(py::init([](Network& network, const std::vector<Row>& rows,
-                       const std::string& transport) {
-             std::vector<FlowProbe::Sender> senders;
-             for (const auto& [host, qp] : rows) {
-               senders.push_back({&transport_of(network, host, qp, transport), qp});
-             }
-             auto probe = std::make_unique<FlowProbe>(senders);  // asks each for its names
-             raise_plugin_fault();
+      .def(py::init([](Network& network, const std::vector<Row>& rows) {
+             auto probe = std::make_unique<FlowProbe>();
+             add_senders(*probe, network, rows);
              return probe;
            }),
-           py::arg("network"), py::arg("queue_pairs"), py::arg("transport") = "",
-           py::keep_alive<1, 2>())
+           py::arg("network"), py::arg("queue_pairs"), py::keep_alive<1, 2>())
+      .def("add", &add_senders, py::arg("network"), py::arg("queue_pairs"), py::keep_alive<1, 2>(),
+           "Senders whose rows follow those that are there; names may come behind the known ones.")
       .def_property_readonly("names", &FlowProbe::names)
-      .def_property_readonly("rows",
-                             [](const FlowProbe& probe) {
-                               std::vector<std::pair<std::size_t, std::size_t>> out;
-                               for (const FlowProbe::Row& row : probe.rows()) {
-                                 out.emplace_back(row.sender, row.part);
-                               }
-                               return out;
-                             },
-                             "Of each row: index into queue_pairs, and part.")
+      .def("rows",
+           [](const FlowProbe& probe, std::size_t since) {
+             std::vector<std::pair<std::size_t, std::size_t>> out;
+             for (std::size_t i = since; i < probe.rows().size(); ++i) {
+               out.emplace_back(probe.rows()[i].sender, probe.rows()[i].part);
+             }
+             return out;
+           },
+           py::arg("since") = 0, "Of each row from number `since` on: number of the queue pair, and part.")
       .def(
           "take",
           [](const FlowProbe& probe) {

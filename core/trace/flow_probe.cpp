@@ -1,4 +1,4 @@
-// Columns are found once, when the probe is made; a sample only writes numbers.
+// Columns are found once, when a sender is added; a sample only writes numbers.
 #include "trace/flow_probe.hpp"
 
 #include <algorithm>
@@ -28,23 +28,22 @@ class FlowProbe::Filler final : public Observer {
   std::size_t next_ = 0;
 };
 
-FlowProbe::FlowProbe(std::vector<Sender> senders) : senders_(std::move(senders)) {
-  std::unordered_map<std::string, std::size_t> known;
-  for (std::size_t i = 0; i < senders_.size(); ++i) {
-    const Sender& sender = senders_[i];
+void FlowProbe::add(const std::vector<Sender>& senders) {
+  for (const Sender& sender : senders) {
     const std::size_t parts = sender.transport->state_parts(sender.qp);
     for (std::size_t part = 0; part < parts; ++part) {
       Names found;
       sender.transport->state(sender.qp, part, found);
       std::vector<std::size_t> columns;
       for (const std::string& name : found.names) {
-        const auto [it, fresh] = known.try_emplace(name, names_.size());
+        const auto [it, fresh] = known_.try_emplace(name, names_.size());
         if (fresh) names_.push_back(name);
         columns.push_back(it->second);
       }
-      rows_.push_back({i, part});
+      rows_.push_back({senders_.size(), part});
       columns_.push_back(std::move(columns));
     }
+    senders_.push_back(sender);
   }
 }
 

@@ -21,8 +21,9 @@ class FlowProbe {
   struct Row {
     std::size_t sender = 0, part = 0;
   };
-  // Throws std::out_of_range for an unknown queue pair.
-  explicit FlowProbe(std::vector<Sender> senders);
+  explicit FlowProbe(const std::vector<Sender>& senders = {}) { add(senders); }
+  // Rows and names follow those that are there. Throws std::out_of_range for an unknown queue pair.
+  void add(const std::vector<Sender>& senders);
 
   const std::vector<Row>& rows() const { return rows_; }
   // Of all rows, in order of their first appearance. A transport's names never change.
@@ -35,6 +36,7 @@ class FlowProbe {
   std::vector<Sender> senders_;
   std::vector<Row> rows_;
   std::vector<std::string> names_;
+  std::unordered_map<std::string, std::size_t> known_;  // the number of each name
   std::vector<std::vector<std::size_t>> columns_;  // of each row's values, in their order
 };
 

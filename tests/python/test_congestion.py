@@ -197,7 +197,7 @@ def pair(cc):
 
 def test_a_probe_takes_what_senders_hold():
     network, probe = pair("bbr")
-    assert probe.rows == [(0, 0), (1, 0)]
+    assert probe.rows() == [(0, 0), (1, 0)]
     assert {"acked", "in_flight", "cwnd", "srtt_ps", "min_rtt_ps", "pacing_bps", "phase",
             "bottleneck_bps"} <= set(probe.names)
     column = {name: number for number, name in enumerate(probe.names)}

@@ -329,7 +329,7 @@ def test_senders_on_a_host_are_left_out_of_what_is_observed(tmp_path):
     for transport in ("mrc", "tcp"):
         result = run(tmp_path, fabric(ranks=2), ln.Permutation("1 MB", transport=transport),
                      sample="10 us", observe=["cwnd"])
-        where = {place.split()[0] for place, _ in result.data.observed.series}
+        where = {place.split()[0] for place, _ in result.data.observed.series()}
         assert where == {"h0->h1", "h1->h0"}
 
 

@@ -416,6 +416,11 @@ class Network:
         program: str = "forward",
         options: dict = {},
     ) -> EngineNode: ...
+    def carried(self, halves: collections.abc.Sequence[EngineHalf]) -> list[int]:
+        """
+        Bytes that these directions of links (2 * link, + 1 for the way back) have carried so far.
+        """
+
     def change_panel(
         self,
         panel: EngineNode,
@@ -819,11 +824,18 @@ class FlowProbe:
     """
 
     def __init__(
-        self,
-        network: Network,
-        queue_pairs: collections.abc.Sequence[tuple[int, int]],
-        transport: str = "",
+        self, network: Network, queue_pairs: collections.abc.Sequence[tuple[int, int]]
     ) -> None: ...
+    def add(self, network: Network, queue_pairs: collections.abc.Sequence[tuple[int, int]]) -> None:
+        """
+        Senders whose rows follow those that are there; names may come behind the known ones.
+        """
+
+    def rows(self, since: int = 0) -> list[tuple[int, int]]:
+        """
+        Of each row from number `since` on: number of the queue pair, and part.
+        """
+
     def take(self) -> numpy.typing.NDArray[numpy.float64]:
         """
         An array of float64, rows by names.
@@ -831,11 +843,6 @@ class FlowProbe:
 
     @property
     def names(self) -> list[str]: ...
-    @property
-    def rows(self) -> list[tuple[int, int]]:
-        """
-        Of each row: index into queue_pairs, and part.
-        """
 
 class FlowTraffic:
     def __init__(self, network: Network, payload: bool, job: int = 0) -> None: ...
@@ -1711,6 +1718,11 @@ class LiveRun:
     ) -> int:
         """
         Begins to capture a port; the number to take its bytes by.
+        """
+
+    def carried(self, halves: collections.abc.Sequence[EngineHalf]) -> list[int]:
+        """
+        Network.carried, on the loop's thread.
         """
 
     def change_link(

@@ -186,6 +186,9 @@ class LiveClock:
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.live.queued(self.engine.halves(halves))
 
+    def carried(self, halves: Iterable[int]) -> list[int]:
+        return self.live.carried(self.engine.halves(halves))
+
     def probe(self, probe: _core.FlowProbe) -> Any:
         return self.live.take(probe)
 

@@ -8,23 +8,28 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 
+Column = npt.NDArray[Any]
 COLUMNS = ("time", "where", "name", "value")
-# Of all series together, of about a hundred bytes each; beyond it every second value goes.
+# Of all series together, of 24 bytes each; beyond it every second value goes.
 MOST_VALUES = 4_000_000
 
 
 class Observed:
-    """`series[where, name]`: times in picoseconds and values. `where` is a direction of a queue
-    pair, "h0->h1 qp 256"; `name` is that of the engine or of the control."""
+    """A value for each look, sender and name. `where` is a direction of a queue pair, "h0->h1 qp
+    256"; `name` is that of the engine or of the control."""
 
     def __init__(self, every_ps: int, wanted: tuple[str, ...]) -> None:
         self.every_ps, self.wanted = every_ps, wanted
-        self.series: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+        self._keys: dict[tuple[str, str], int] = {}  # (where, name) of each series
+        self._looks: list[tuple[Column, Column, Column]] = []  # times (ps), series, values
         self._kept = 0
 
     @classmethod
@@ -53,29 +58,60 @@ class Observed:
         return [name for name in names
                 if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.wanted)]
 
-    def add(self, at_ps: int, where: str, name: str, value: float) -> None:
-        times, values = self.series.setdefault((where, name), ([], []))
-        times.append(at_ps)
-        values.append(value)
-        self._kept += 1
+    def key(self, where: str, name: str) -> int:
+        """The number of a series, for take()."""
+        return self._keys.setdefault((where, name), len(self._keys))
+
+    def take(self, at_ps: int | Column, keys: int | Column, values: Column) -> None:
+        """Values of these series at these times, or one series, or one time; NaN is no value."""
+        there = ~np.isnan(values)
+        at, key = (np.broadcast_to(each, values.shape)[there] for each in (at_ps, keys))
+        self._looks.append((at, key, values[there]))
+        self._kept += len(at)
         if self._kept > MOST_VALUES:
-            for key, (times, values) in self.series.items():
-                self.series[key] = times[::2], values[::2]
-            self._kept = sum(len(times) for times, _ in self.series.values())
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keeps every second value of each series."""
+        at, keys, values = self._joined()
+        order = np.argsort(keys, kind="stable")
+        first = np.searchsorted(keys[order], keys[order])
+        kept = np.sort(order[(np.arange(len(order)) - first) % 2 == 0])
+        self._looks, self._kept = [(at[kept], keys[kept], values[kept])], len(kept)
+
+    def _joined(self) -> tuple[Column, Column, Column]:
+        """All looks as columns, in the order of time."""
+        if not self._looks:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        at, keys, values = (np.concatenate(each) for each in zip(*self._looks, strict=True))
+        self._looks = [(at, keys, values)]
+        return at, keys, values
+
+    def series(self) -> dict[tuple[str, str], tuple[Column, Column]]:
+        """Of each (where, name), sorted: times in picoseconds, and values."""
+        at, keys, values = self._joined()
+        order = np.argsort(keys, kind="stable")
+        at, keys, values = at[order], keys[order], values[order]
+        found = {}
+        for each, number in sorted(self._keys.items()):
+            begin, end = np.searchsorted(keys, (number, number + 1))
+            if end > begin:
+                found[each] = at[begin:end], values[begin:end]
+        return found
 
     @property
     def names(self) -> list[str]:
-        return sorted({name for _, name in self.series} | set(self.wanted))
+        return sorted({name for _, name in self._keys} | set(self.wanted))
 
     def rows(self, name: str = "*", where: str = "*", every_ps: int = 0
              ) -> Iterator[tuple[float, str, str, float]]:
         """(seconds, where, name, value) of the series that the globs stand for, one after another,
         the first value of each `every_ps`."""
-        for (place, each), (times, values) in sorted(self.series.items()):
+        for (place, each), (times, values) in self.series().items():
             if not (fnmatch.fnmatchcase(each, name) and fnmatch.fnmatchcase(place, where)):
                 continue
             step = -1
-            for at, value in zip(times, values, strict=True):
+            for at, value in zip(times.tolist(), values.tolist(), strict=True):
                 if every_ps == 0 or at // every_ps > step:
                     step = at // every_ps if every_ps else 0
                     yield at / 1e12, place, each, value

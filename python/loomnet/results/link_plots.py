@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
+
+import numpy as np
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
@@ -37,14 +38,14 @@ def link_series(result: Drawn, name: str, where: str | None, every: Time | None
              for half in (link.forward, link.backward)}
     found = Observed(samples.every_ps, (name,))
     for direction, rows in looks.items():
-        if name == "queue":
-            for at, size in rows:
-                found.add(at, direction, name, float(size))
-            continue
-        for (begin, before), (end, after) in itertools.pairwise(rows):
-            if end > begin:
-                use = (after - before) * 8e12 / ((end - begin) * rates[direction])
-                found.add(end, direction, name, use)
+        at, size = np.array(rows, np.int64).reshape(-1, 2).T
+        values = size.astype(float)
+        if name == "link_use":
+            lasted = np.diff(at)
+            later = lasted > 0
+            at = at[1:][later]
+            values = np.diff(size)[later] * 8e12 / (lasted[later] * float(rates[direction]))
+        found.take(at, found.key(direction, name), values)
     return ObservedTable.of(found, name, where, every)
 
 

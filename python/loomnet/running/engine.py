@@ -397,6 +397,10 @@ class Engine:
         """Bytes that wait in the ports that send into these directions, now."""
         return self.network.queued(self.halves(halves))
 
+    def carried(self, halves: Iterable[int]) -> list[int]:
+        """Bytes that these directions of links have carried so far."""
+        return self.network.carried(self.halves(halves))
+
     # --- changes ----------------------------------------------------------------------------------
     def apply(self, changes: Iterable[Change], at_ps: int) -> None:
         """Puts the timetable's changes on the engine's schedule at this time (engine clock)."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+import numpy as np
 
 import loomnet._core as _core
 from loomnet.measures.observed import Observed
@@ -32,42 +35,57 @@ class Observer:
         self._clock, self._observed = clock, observed
         self._pairs = clock.engine.note_queue_pairs()
         self._seen = 0  # pairs of the engine's list that were there at the last look
-        self._next_ps = -1  # when another pair of the list is connected; -1: none will be
+        self._later: list[tuple[int, int]] = []  # a heap of (time, number) of pairs not connected
         self._probe: _core.FlowProbe | None = None
-        self._columns: list[tuple[str, int]] = []
+        self._names: list[str] = []  # of the probe
+        self._columns: list[int] = []  # of the probe that are kept, in the order of `wanted`
         self._moved: list[int] = []  # columns that are above zero once a sender has sent
         self._where: list[str] = []  # of each row of the probe
+        self._keys = np.empty((0, 0), np.int64)  # rows of the probe by columns: the series
 
     def take(self, at_ps: int) -> None:
         """Notes what every sender holds that has sent."""
-        if self._seen < len(self._pairs) or 0 <= self._next_ps <= self._clock.now_ps:
+        for number in range(self._seen, len(self._pairs)):
+            heapq.heappush(self._later, (self._pairs[number][3], number))
+        self._seen = len(self._pairs)
+        if self._later and self._later[0][0] <= self._clock.now_ps:
             self._attach()
         if self._probe is None:
             return
-        for where, row in zip(self._where, self._clock.probe(self._probe).tolist(), strict=True):
-            if self._moved and not any(row[column] > 0 for column in self._moved):
-                continue
-            for name, column in self._columns:
-                value = row[column]
-                if value == value:  # no sender of its kind has such a value: NaN
-                    self._observed.add(at_ps, where, name, value)
+        values = self._clock.probe(self._probe)
+        rows = ((values[:, self._moved] > 0).any(axis=1) if self._moved
+                else np.ones(len(values), bool))
+        self._observed.take(at_ps, self._keys[rows].ravel(),
+                            values[rows][:, self._columns].ravel())
 
     def _attach(self) -> None:
-        engine, self._seen = self._clock.engine, len(self._pairs)
+        """Queue pairs that are connected by now join the probe."""
+        engine, first, numbers = self._clock.engine, len(self._where), []
         with self._clock.held():
-            now = engine.network.now_ps
-            pairs = [pair for pair in self._pairs if pair[3] <= now]
-            self._next_ps = min((pair[3] for pair in self._pairs if pair[3] > now), default=-1)
-            self._probe = _core.FlowProbe(
-                engine.network, [(engine.node(source), number) for source, _, number, _ in pairs])
-        names = self._probe.names
-        wanted = self._observed.choose(names, complete=self._next_ps < 0)
-        self._columns = [(name, names.index(name)) for name in wanted]
-        self._moved = [names.index(name) for name in ("acked", "in_flight") if name in names]
-        called, rows = engine.plan.topology.names, self._probe.rows
+            while self._later and self._later[0][0] <= engine.network.now_ps:
+                numbers.append(heapq.heappop(self._later)[1])
+            senders = [(engine.node(self._pairs[number][0]), self._pairs[number][2])
+                       for number in sorted(numbers)]
+            if self._probe is None:
+                self._probe = _core.FlowProbe(engine.network, senders)
+            else:
+                self._probe.add(engine.network, senders)
+        pairs = [self._pairs[number] for number in sorted(numbers)]
+        rows = self._probe.rows(first)
+        before = rows[0][0] if rows else 0
         parts = {pair for pair, part in rows if part}
-        self._where = []
+        called = engine.plan.topology.names
         for pair, part in rows:
-            source, destination, number, _ = pairs[pair]
+            source, destination, number, _ = pairs[pair - before]
             plane = f" plane {part}" if pair in parts else ""
             self._where.append(f"{called[source]}->{called[destination]} qp {number}{plane}")
+        names = self._probe.names
+        wanted = self._observed.choose(names, complete=not self._later)
+        if names != self._names:
+            self._names, first = names, 0
+            self._columns = [names.index(name) for name in wanted]
+            self._moved = [names.index(name) for name in ("acked", "in_flight") if name in names]
+            self._keys = np.empty((0, len(wanted)), np.int64)
+        keys = [self._observed.key(where, name) for where in self._where[first:] for name in wanted]
+        self._keys = np.concatenate(
+            [self._keys, np.array(keys, np.int64).reshape(-1, len(wanted))])

@@ -62,12 +62,13 @@ def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> 
 
 def _observed_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
     """A counter for each series that the run was told to observe."""
-    if data.observed is None or not data.observed.series:
+    series = {} if data.observed is None else data.observed.series()
+    if not series:
         return
     group = writer.process(OBSERVED_PID, "observed")
-    for (where, name), (times, values) in sorted(data.observed.series.items()):
+    for (where, name), (times, values) in series.items():
         track = writer.counter(group, f"{name} {where}")
-        for at_ps, value in zip(times, values, strict=True):
+        for at_ps, value in zip(times.tolist(), values.tolist(), strict=True):
             writer.measure(track, origin_ps + at_ps, value)
 
 

@@ -57,6 +57,9 @@ class Clock(PlayClock, Protocol):
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions of the plan's links."""
         ...
+    def carried(self, halves: Iterable[int]) -> list[int]:
+        """Bytes that these directions of the plan's links have carried so far."""
+        ...
     def probe(self, probe: _core.FlowProbe) -> Any:
         """What the probe finds now: an array of rows by names."""
         ...
@@ -307,18 +310,9 @@ class RunLoop:
         if (sampler is not None and self.lead.origin_ps is not None
                 and self.clock.now_ps - self.lead.origin_ps >= sampler.due_ps):
             sampler.take(self.lead.now(), self.clock.queued(sampler.halves),
-                         self.clock.senders(self.playing), self.carried(sampler.links))
+                         self.clock.senders(self.playing), self.clock.carried(sampler.links))
             if self.observer is not None:
                 self.observer.take(self.lead.now())
-
-    def carried(self, halves: list[int]) -> list[int]:
-        """Bytes that these directions of links have carried so far."""
-        if not halves:
-            return []
-        engine = self.clock.engine
-        with self.clock.held():
-            column = engine.network.link_counters()["bytes"]
-        return [int(column[engine.half(half)]) for half in halves]
 
     def look_at_pools(self) -> None:
         """Before jobs that are over leave their slots: what they hold now is theirs."""

@@ -177,6 +177,9 @@ class VirtualClock:
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.engine.queued(halves)
 
+    def carried(self, halves: Iterable[int]) -> list[int]:
+        return self.engine.carried(halves)
+
     def probe(self, probe: _core.FlowProbe) -> Any:
         with _controls_named():
             return probe.take()
