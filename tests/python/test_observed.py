@@ -3,10 +3,12 @@ a run that does not ask is as it was."""
 
 import csv
 
+import numpy as np
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import loomnet as ln
+from loomnet.measures.observed import Observed
 
 MS = 10**9
 
@@ -116,6 +118,17 @@ def test_a_labelled_run_of_several_jobs_has_its_own(tmp_path):
     places = {where.split(" qp")[0] for where in r.series("cwnd").column("where")}
     assert places == {"h0->h1", "h1->h0", "h2->h3", "h3->h2"}
     assert (tmp_path / "two" / "observed.csv").exists()
+
+
+def test_too_many_values_are_thinned_series_by_series(monkeypatch):
+    monkeypatch.setattr("loomnet.measures.observed.MOST_VALUES", 10)
+    found = Observed(1, ("x",))
+    keys = np.array([found.key(where, "x") for where in "ab"])
+    for at in range(6):
+        found.take(at, keys, np.array([at, 10.0 + at]))
+    kept = {where: (times.tolist(), values.tolist())
+            for (where, _), (times, values) in found.series().items()}
+    assert kept == {"a": ([0, 2, 4], [0.0, 2.0, 4.0]), "b": ([0, 2, 4], [10.0, 12.0, 14.0])}
 
 
 REFUSED = {

@@ -23,6 +23,7 @@ def reduce():
 
 
 def run(tmp_path, script, compute="1 ms", faults=(), **options):
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "script.py"
     path.write_text(HEAD + textwrap.dedent(script))
     lab = Lab("calls", directory=tmp_path / "run")
@@ -67,6 +68,14 @@ def test_marks_of_the_script_replace_the_steps_of_its_optimizers(tmp_path):
     # The first optimizer's first step was counted before the first mark, which counts nothing.
     assert [each.number for each in r.data.iterations] == list(range(2, 10))
     assert (r["before.iteration_s"] or 0) > 2 * 32e-6 + 1e-3
+
+
+def test_a_script_without_steps_is_told_that_its_stop_was_not_heard(tmp_path):
+    calls = "for _ in range(40): reduce()"
+    r, _ = run(tmp_path / "a", calls, until="0.1 ms")
+    assert r["errors"] == 0 and "no rank heard of it" in r.data.fidelity.notes["stop"]
+    r, _ = run(tmp_path / "b", calls, until="1 s")
+    assert "stop" not in r.data.fidelity.notes
 
 
 @pytest.mark.soak
