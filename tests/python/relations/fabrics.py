@@ -11,6 +11,8 @@ import networkx
 
 import loomnet as ln
 from loomnet.fabrics.links import HalfLink
+from loomnet.measures.lone_ways import LoneWays
+from loomnet.plans.model import Plan
 
 from .drafts import Draft, Draw, a_rate, a_size, a_time, draft, mapped, sometimes
 
@@ -133,6 +135,14 @@ def _settings(draw: Draw, calls: Calls) -> Calls:
 
 
 # --- other ways to the same fabric ----------------------------------------------------------------
+def planes_unlike(fabric: ln.Fabric, plan: Plan) -> bool:
+    """Whether a plane's ways between the first two hosts are half as long again as another's."""
+    ways = LoneWays(plan)
+    crossed = [ways.of(0, 1, plane).crossing_ps(fabric.payload.count)
+               for plane in range(fabric.planes)]
+    return max(crossed) > 1.5 * min(crossed)
+
+
 def longest_ps(fabric: ln.Fabric, size: int) -> float:
     """Time of a frame of so many bytes on the slowest link of a host."""
     slowest = min(link.forward.rate.count for host in fabric.hosts

@@ -8,7 +8,6 @@ from collections import defaultdict
 
 import loomnet as ln
 from loomnet.fabrics.link_settings import FRAMING_BYTES
-from loomnet.measures.lone_ways import LoneWays
 
 from . import fabrics, jobs
 from .drafts import Draft, a_rate, a_size, a_time, draft
@@ -177,10 +176,7 @@ def lone_flow_has_its_ideal(trial: Trial) -> Found:
     slowdown = flow.completion_ps / flow.ideal_ps
     # Of TCP's ports one carries a connection.
     limit = _LONE[transport] * (made.planes if transport == "tcp" else 1)
-    ways = LoneWays(outcome.result.plan)
-    crossed = [ways.of(0, 1, plane).crossing_ps(made.payload.count)
-               for plane in range(made.planes)]
-    if transport == "mrc" and max(crossed) > 1.5 * min(crossed):
+    if transport == "mrc" and fabrics.planes_unlike(made, outcome.result.plan):
         limit = 1.8
     if flow.completion_ps >= flow.ideal_ps and slowdown <= limit:
         return []
