@@ -148,8 +148,8 @@ Meter meter(Network& network, NodeId host, std::uint32_t job) {
   }
   out["work"] = work;
   out["bin_ps"] = m.bin().count;
-  out["bins"] =
-      py::array_t<std::uint64_t>(static_cast<py::ssize_t>(m.bins().size()), m.bins().data());
+  const std::vector<std::uint64_t> bins = m.bins();
+  out["bins"] = py::array_t<std::uint64_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
   out["bytes"] = m.bytes();
   return out;
 }

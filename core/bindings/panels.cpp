@@ -40,19 +40,21 @@ NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, co
                            kernel);
 }
 
-using EventRow = std::tuple<std::int64_t, panel::Port, std::optional<bool>, const char*>;
+struct PanelEventRow {
+  std::int64_t at_ps;
+  panel::Port port;
+  std::uint8_t side;   // 0: where light comes in, 1: where it leaves, 2: the host's carrier
+  std::uint8_t value;  // panel::Status, or whether there is carrier
+};
 
-std::pair<std::vector<EventRow>, std::uint64_t> panel_events(const Network& network, NodeId node) {
-  constexpr const char* kStatuses[] = {"blocked", "tuning", "tuned", "failed"};
+std::pair<py::array, std::uint64_t> panel_events(const Network& network, NodeId node) {
   const PanelNode* panel = network.panel(node);
   if (!panel) throw py::value_error("panel_events: node " + std::to_string(node) + " is no panel");
-  std::vector<EventRow> rows;
+  py::array_t<PanelEventRow> rows(static_cast<py::ssize_t>(panel->events().kept.size()));
+  PanelEventRow* at = rows.mutable_data();
   for (const panel::DeviceEvent& event : panel->events().kept) {
-    if (event.kind == panel::DeviceEvent::Kind::carrier) {
-      rows.emplace_back(event.at.count, event.port.port, std::nullopt, event.value ? "up" : "down");
-    } else {
-      rows.emplace_back(event.at.count, event.port.port, event.port.out, kStatuses[event.value]);
-    }
+    const bool carrier = event.kind == panel::DeviceEvent::Kind::carrier;
+    *at++ = {event.at.count, event.port.port, static_cast<std::uint8_t>(carrier ? 2 : event.port.out), event.value};
   }
   return {std::move(rows), panel->events().left_out};
 }
@@ -96,6 +98,7 @@ std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uin
 }  // namespace
 
 void bind_panels(py::module_& m, py::class_<Network>& network) {
+  PYBIND11_NUMPY_DTYPE(PanelEventRow, at_ps, port, side, value);
   bind_panel_device(m);
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
@@ -104,9 +107,9 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
            "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
            "run, -1 for none; its egress links have rate 0. dark_ps: in place of the profile's.")
       .def("panel_events", &panel_events, py::arg("panel"),
-           "What has happened to a panel's ports so far, and how many more there were than are kept: (time in "
-           "ps, port, whether it is the side that light leaves by, None of a carrier, status or \"up\" or "
-           "\"down\").")
+           "What has happened to a panel's ports so far, a numpy structured array, and how many more events there "
+           "were than are kept. at_ps; port; side: 0 of the port where light comes in, 1 where it leaves, 2 of the "
+           "host's carrier; value: 0 blocked, 1 tuning, 2 tuned, 3 failed, or whether there is carrier.")
       .def(
           "change_panel",
           [](Network& n, NodeId node, const std::vector<std::pair<panel::Port, panel::Port>>& remove,

@@ -9,9 +9,12 @@ namespace loomnet {
 using moe::RegionDriver;
 
 void bind_region_driver(py::module_& m) {
+  PYBIND11_NUMPY_DTYPE(RegionEventRow, at_ps, generation, iteration, layer, micro_batch, backward, guessed, event,
+                       changed, dark_ps);
   py::class_<RegionDriver>(m, "RegionDriver", "The controller of a region's circuits at work.")
       .def("events", &region_events,
-           "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
+           "A numpy structured array: at_ps, generation, iteration, layer, micro_batch, backward, guessed, event, "
+           "changed, dark_ps. event: 0 demand, 1 drain, 2 apply, 3 lit, 4 release, 5 fail, 6 outside.")
       .def_property_readonly("events_left_out", &RegionDriver::events_left_out, "Events beyond those that are kept.")
       .def_property_readonly("patches", &RegionDriver::patches, "Requests that have reached the panel.")
       .def_property_readonly("maps", &RegionDriver::maps, "Distinct circuit maps among them.")

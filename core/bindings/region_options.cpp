@@ -15,19 +15,6 @@ T named(const char* what, const std::string& name, std::initializer_list<std::pa
   throw py::value_error(std::string(what) + " \"" + name + "\" is none of " + names);
 }
 
-std::string kind_name(circuits::RegionEvent::Kind kind) {
-  using enum circuits::RegionEvent::Kind;
-  switch (kind) {
-    case demand: return "demand";
-    case drain: return "drain";
-    case apply: return "apply";
-    case lit: return "lit";
-    case outside: return "outside";
-    case release: return "release";
-    default: return "fail";
-  }
-}
-
 }  // namespace
 
 moe::FirstDispatch first_dispatch_named(const std::string& name) {
@@ -75,13 +62,13 @@ std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePor
   return ports;
 }
 
-RegionEvents region_events(const moe::RegionDriver& driver) {
-  RegionEvents out;
+py::array region_events(const moe::RegionDriver& driver) {
+  py::array_t<RegionEventRow> out(static_cast<py::ssize_t>(driver.events().size()));
+  RegionEventRow* at = out.mutable_data();
   for (const auto& e : driver.events()) {
     const auto& k = e.event.key;
-    out.append(py::make_tuple(e.event.at.count, e.generation,
-                              py::make_tuple(k.iteration, k.layer, k.micro_batch, k.backward, k.guessed),
-                              kind_name(e.event.kind), e.event.changed, e.event.dark.count));
+    *at++ = {e.event.at.count, static_cast<std::int64_t>(e.generation), k.iteration, k.layer, k.micro_batch,
+             k.backward, k.guessed, static_cast<std::uint8_t>(e.event.kind), e.event.changed, e.event.dark.count};
   }
   return out;
 }

@@ -29,12 +29,17 @@ moe::FirstDispatch first_dispatch_named(const std::string& name);
 moe::Repatch repatch_named(const std::string& name);
 circuits::Duplex duplex_named(const std::string& name);
 
-using RegionEvents =
-    Rows<pybind11::int_, pybind11::int_,
-         pybind11::typing::Tuple<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::bool_, pybind11::bool_>,
-         pybind11::str, pybind11::int_, pybind11::int_>;
+struct RegionEventRow {
+  std::int64_t at_ps, generation;
+  std::uint32_t iteration;
+  std::uint16_t layer, micro_batch;
+  bool backward, guessed;
+  std::uint8_t event;  // circuits::RegionEvent::Kind
+  std::uint32_t changed;
+  std::int64_t dark_ps;
+};
 using KeptMaps = Rows<pybind11::int_, pybind11::int_, pybind11::typing::List<pybind11::int_>>;
 KeptMaps region_kept_maps(const moe::RegionDriver& driver);
-RegionEvents region_events(const moe::RegionDriver& driver);
+pybind11::array region_events(const moe::RegionDriver& driver);
 
 }  // namespace loomnet

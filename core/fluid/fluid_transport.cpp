@@ -29,16 +29,25 @@ void FluidTransport::connect(const QpConfig& config, Picoseconds) {
   qp->local = config.local;
   qp->remote = config.remote;
   qp->destination = config.destination;
-  qp->planes = config.planes;
+  take_paths(*qp, config.planes);
   make_parts(*qp);
   by_number_.add(config.local, static_cast<std::uint32_t>(queue_pairs_.size()));
   queue_pairs_.push_back(std::move(qp));
 }
 
+void FluidTransport::take_paths(QueuePair& qp, const std::vector<PlanePaths>& planes) {
+  static_assert(kMaxPlanes <= 8);
+  qp.ports = static_cast<std::uint8_t>(planes.size());
+  qp.with_path = 0;
+  for (std::size_t port = 0; port < planes.size(); ++port) {
+    if (!planes[port].uplinks.empty()) qp.with_path |= static_cast<std::uint8_t>(1u << port);
+  }
+}
+
 void FluidTransport::make_parts(QueuePair& qp) {
   qp.parts.clear();
-  for (PlanePort port = 0; port < qp.planes.size(); ++port) {
-    if (qp.planes[port].uplinks.empty()) continue;
+  for (PlanePort port = 0; port < qp.ports; ++port) {
+    if (!qp.leads_by(port)) continue;
     qp.parts.emplace_back();
     qp.parts.back().port = port;
     qp.parts.back().write = qp.leaving;
@@ -58,7 +67,9 @@ void FluidTransport::on_post(QpNumber number, const WorkRequest& request, Picose
     return sink_.complete({number, Status::flushed, request.id, request.length});
   }
   ++open_;
-  queue_pairs_[index]->writes.emplace_back().request = request;
+  Write write;
+  write.request = request;
+  queue_pairs_[index]->writes.push(std::move(write));
   begin(index, now);
 }
 
@@ -113,26 +124,32 @@ void FluidTransport::flow(std::uint32_t index, std::size_t number) {
   QueuePair& qp = *queue_pairs_[index];
   Part& part = qp.parts[number];
   if (!part.known) {
-    find_route(qp, number, part);
+    take_route(part, find_route(qp, number, part.port));
     // A sender with one port takes another that still leads there.
-    for (PlanePort port = 0; frames_.one_port && !part.route.whole && port < qp.planes.size(); ++port) {
-      if (qp.planes[port].uplinks.empty()) continue;
+    for (PlanePort port = 0; frames_.one_port && !part.route.whole && port < qp.ports; ++port) {
+      if (!qp.leads_by(port)) continue;
       part.port = port;
-      find_route(qp, number, part);
+      take_route(part, find_route(qp, number, port));
     }
   }
   if (!part.route.whole || part.left == 0) return;
+  part.latency = part.route.latency(part.bytes, part.last, frames_);
   part.flow = fabric_.links().start(part.route.links, part.left, 1, *this,
                                     std::uint64_t{index} << kPartBits | number);
   part.flowing = true;
   part.left = 0;
 }
 
-void FluidTransport::find_route(const QueuePair& qp, std::size_t number, Part& part) {
+Route FluidTransport::find_route(const QueuePair& qp, std::size_t number, PlanePort port) {
   const FlowFront front = flow_front(
       {fabric_.network().nic(node_).host(), qp.destination, qp.local,
        static_cast<std::uint8_t>(number), qp.rerouted}, kUdpPortRoceV2);
-  part.route = fabric_.route(node_, part.port, qp.destination, front);
+  return fabric_.route(node_, port, qp.destination, front);
+}
+
+void FluidTransport::take_route(Part& part, Route route) {
+  part.route = std::move(route);
+  part.answer = part.route.answer(frames_.ack);
   part.known = true;
 }
 
@@ -147,9 +164,9 @@ void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
 void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
   Write& write = qp.write(part.write++);
-  const Picoseconds arrives = now + part.route.latency(part.bytes, part.last, frames_);
+  const Picoseconds arrives = now + part.latency;
   write.arrives = std::max(write.arrives, arrives);
-  write.answered = std::max(write.answered, arrives + part.route.answer(frames_.ack));
+  write.answered = std::max(write.answered, arrives + part.answer);
   --write.parts_open;
   // A short write with parts for some ports alone may have left before the one in front of it.
   while (qp.leaving < qp.end() && qp.write(qp.leaving).cut && qp.write(qp.leaving).parts_open == 0) {
@@ -167,7 +184,8 @@ void FluidTransport::write_left(std::uint32_t index, Picoseconds now) {
   qp.arrives = std::max(qp.arrives, write.arrives);
   qp.answered = std::max({qp.answered, write.answered, qp.arrives});
   const Picoseconds answer = qp.answered - qp.arrives;
-  FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
+  if (!qp.far) qp.far = fabric_.transport_of(qp.destination, name_);
+  FluidTransport* const far = qp.far;
   if (!far || !far->by_number_.contains(qp.remote)) {
     qp.refused = true;
     expect({qp.arrives + answer, 0, index, nullptr, {}, 0, Status::remote_operational, {}});
@@ -243,7 +261,7 @@ void FluidTransport::complete(QueuePair& qp, Status status) {
   sink_.complete({qp.local, status, write.id, write.length});
   ++(status == Status::ok ? writes_ : failed_);
   --open_;
-  qp.writes.pop_front();
+  qp.writes.pop();
   ++qp.first;
 }
 
@@ -251,7 +269,7 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
   const std::uint32_t index = by_number_.find(number);
   if (index == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
   QueuePair& qp = *queue_pairs_[index];
-  if (planes.size() != qp.planes.size()) {
+  if (planes.size() != qp.ports) {
     throw std::invalid_argument("QpConfig.planes: as many as before");
   }
   // Writes that have begun are cut again: their remaining bytes go in equal parts by the ports of the new paths.
@@ -270,7 +288,7 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
     for (const std::uint64_t share : write.shares) write.interrupted += share;
     write.cut = false;
   }
-  qp.planes = std::move(planes);
+  take_paths(qp, planes);
   ++qp.rerouted;
   make_parts(qp);
   begin(index, now);
@@ -302,14 +320,21 @@ void FluidTransport::find_routes(std::uint32_t index, const PlanePort* port) {
   QueuePair& qp = *queue_pairs_[index];
   for (std::size_t number = 0; number < qp.parts.size(); ++number) {
     Part& part = qp.parts[number];
-    if (port && part.port != *port && !frames_.one_port) continue;
-    part.known = false;
+    // Behind another port nothing has changed, unless a sender with one port waits for any that leads there.
+    if (port && part.port != *port && (!frames_.one_port || part.flowing || part.route.whole)) continue;
     if (part.flowing) {
+      Route found = find_route(qp, number, part.port);
+      if (found.whole && found.links == part.route.links) {
+        take_route(part, std::move(found));
+        part.latency = part.route.latency(part.bytes, part.last, frames_);
+        continue;
+      }
       part.left = std::max<std::uint64_t>(
           static_cast<std::uint64_t>(fabric_.links().left(part.flow)), 1);
       fabric_.links().stop(part.flow);
       part.flowing = false;
     }
+    part.known = false;
     if (part.left > 0) flow(index, number);
   }
 }

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fluid/fluid_fabric.hpp"
 #include "transport/number_index.hpp"
+#include "transport/ring.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet::fluid {
@@ -43,12 +43,13 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     PlanePort port = 0;
     bool known = false;    // `route` is the network's present one
     bool flowing = false;
-    Route route;
     FlowId flow;
+    Picoseconds latency{}, answer{};  // Route's, of the bytes that flow
     std::uint64_t write = 0;  // number of the write that it carries, or will next
     std::uint64_t left = 0;   // bytes on the wire that wait for a whole route; only while not flowing
     std::uint64_t bytes = 0;  // on the wire, of the write's part
     std::uint64_t last = 0;   // of these, the last packet
+    Route route;
   };
   struct Write {
     WorkRequest request;
@@ -66,15 +67,17 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     std::uint32_t rerouted = 0;
     bool refused = false;  // the far side refused a write: it takes no more
     bool failed = false;   // and the answer is here
+    std::uint8_t ports = 0, with_path = 0;  // how many there are; a bit for each by which there is a path
+    FluidTransport* far = nullptr;   // where it leads, once that is known
     std::vector<Part> parts;         // one for each port with a path, or for one of them
-    std::vector<PlanePaths> planes;
-    std::deque<Write> writes;        // not completed, in order
+    Ring<Write, 2> writes;           // not completed, in order
     std::uint64_t first = 0;         // number of the first of them, counted from 0
     std::uint64_t leaving = 0;       // number of the first of which a part has not left
     Picoseconds arrives{};           // when the last byte of the write before that arrives
     Picoseconds answered{};          // and when the sender hears of it
     Write& write(std::uint64_t number) { return writes[number - first]; }
     std::uint64_t end() const { return first + writes.size(); }
+    bool leads_by(PlanePort port) const { return (with_path >> port & 1) != 0; }
   };
   // What happens at this NIC later: a write's bytes are in place, or its sender hears so.
   struct Due {
@@ -95,7 +98,9 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   void begin(std::uint32_t index, Picoseconds now);
   void cut(QueuePair& qp, Write& write) const;
   void flow(std::uint32_t index, std::size_t part);
-  void find_route(const QueuePair& qp, std::size_t number, Part& part);
+  static void take_paths(QueuePair& qp, const std::vector<PlanePaths>& planes);
+  Route find_route(const QueuePair& qp, std::size_t number, PlanePort port);
+  void take_route(Part& part, Route route);
   void part_left(std::uint32_t index, Part& part, Picoseconds now);
   void write_left(std::uint32_t index, Picoseconds now);
   void find_routes(std::uint32_t index, const PlanePort* port);

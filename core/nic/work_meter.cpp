@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace loomnet {
 
@@ -56,20 +57,39 @@ Picoseconds WorkMeter::opened() const {
 void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bytes_ += bytes;
   if (is_silence(last_payload_, now)) gaps_.push_back({last_payload_, now});
-  last_payload_ = now;
-  auto index = static_cast<std::size_t>(now / bin_);
-  while (index >= most_bins_) {
-    for (std::size_t i = 0; i < bins_.size(); ++i) {
-      const std::uint64_t value = bins_[i];
-      bins_[i] = 0;
-      bins_[i / 2] += value;
-    }
-    bins_.resize((bins_.size() + 1) / 2);
-    bin_ = bin_ * 2;
-    index /= 2;
+  last_payload_ = now = std::max(now, last_payload_);
+  while (static_cast<std::size_t>(now / bin_) >= most_bins_) double_bins();
+  add(static_cast<std::size_t>(now / bin_), bytes);
+}
+
+// Bins come in the order of time.
+void WorkMeter::add(std::size_t bin, std::uint64_t bytes) {
+  if (runs_.empty() || bin > runs_.back().first + (filled_.size() - runs_.back().at) + kRoom) {
+    runs_.push_back({bin, filled_.size()});
   }
-  if (index >= bins_.size()) bins_.resize(index + 1);
-  bins_[index] += bytes;
+  filled_.resize(std::max(filled_.size(), runs_.back().at + (bin - runs_.back().first) + 1));
+  filled_.back() += bytes;
+}
+
+void WorkMeter::double_bins() {
+  const std::vector<Run> runs = std::exchange(runs_, {});
+  const std::vector<std::uint64_t> filled = std::exchange(filled_, {});
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    const std::size_t end = run + 1 < runs.size() ? runs[run + 1].at : filled.size();
+    for (std::size_t at = runs[run].at; at < end; ++at) add((runs[run].first + (at - runs[run].at)) / 2, filled[at]);
+  }
+  bin_ = bin_ * 2;
+}
+
+std::vector<std::uint64_t> WorkMeter::bins() const {
+  std::vector<std::uint64_t> found;
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    const std::size_t end = run + 1 < runs_.size() ? runs_[run + 1].at : filled_.size();
+    found.resize(runs_[run].first);
+    found.insert(found.end(), filled_.begin() + static_cast<std::ptrdiff_t>(runs_[run].at),
+                 filled_.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return found;
 }
 
 // busy_ and gaps_ are each in the order of time, and no two intervals of one of them overlap.

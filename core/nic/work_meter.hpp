@@ -49,13 +49,21 @@ class WorkMeter {
   // to the next (or the interval's end).
   std::vector<Interval> silences() const;
   Picoseconds bin() const { return bin_; }
-  const std::vector<std::uint64_t>& bins() const { return bins_; }
+  // Payload bytes by bin, from time 0 up to the last bin that has some.
+  std::vector<std::uint64_t> bins() const;
 
  private:
   struct Begun {
     Picoseconds at;
     std::uint32_t works;
   };
+  // Bins first, first + 1, … are filled_[at], filled_[at + 1], … up to where the next run's begin.
+  struct Run {
+    std::size_t first, at;
+  };
+  static constexpr std::size_t kRoom = 2;  // empty bins that cost no more than a new run
+  void add(std::size_t bin, std::uint64_t bytes);
+  void double_bins();
   bool is_silence(Picoseconds begin, Picoseconds end) const { return (end - begin) * 10 > bin_; }
   void add_busy(Interval added);
 
@@ -67,7 +75,9 @@ class WorkMeter {
   std::vector<Interval> busy_;
   std::vector<Work> work_;
   std::vector<Interval> gaps_;  // long times from one payload to the next, whether or not work was outstanding
-  std::vector<std::uint64_t> bins_;
+  // A host of a model computes for most of the time, so bins without payload are left out where they are many.
+  std::vector<Run> runs_;
+  std::vector<std::uint64_t> filled_;
 };
 
 }  // namespace loomnet

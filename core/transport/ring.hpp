@@ -9,7 +9,8 @@
 
 namespace loomnet {
 
-template <typename T>
+// `kFirst`: for how many it makes room at first, a power of two.
+template <typename T, std::uint32_t kFirst = 8>
 class Ring {
  public:
   bool empty() const { return size_ == 0; }
@@ -33,7 +34,7 @@ class Ring {
 
  private:
   void grow() {
-    const std::uint32_t capacity = capacity_ ? 2 * capacity_ : 8;
+    const std::uint32_t capacity = capacity_ ? 2 * capacity_ : kFirst;
     auto slots = std::make_unique<T[]>(capacity);
     for (std::uint32_t i = 0; i < size_; ++i) slots[i] = std::move((*this)[i]);
     slots_ = std::move(slots);

@@ -166,7 +166,9 @@ def test_work_without_a_length_belongs_to_the_one_phase_that_it_ends_in():
 
 
 def test_samples_of_a_queue_are_those_from_the_first_time_up_to_the_last():
-    samples = Samples(10, queues={"a->b": [(10, 1000), (20, 2000), (30, 4000)]})
+    samples = Samples(10, ["a->b"])
+    for at, size in ((10, 1000), (20, 2000), (30, 4000)):
+        samples.take(at, [size], [])
     for first, last, bytes_ in ((0, 2**63, [1000, 2000, 4000]), (10, 30, [1000, 2000]),
                                 (11, 31, [2000, 4000]), (20, 21, [2000]), (20, 20, [])):
         assert samples.queue_seconds("a->b", 8000, first, last) == [n / 1000 for n in bytes_]

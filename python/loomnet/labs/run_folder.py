@@ -65,7 +65,7 @@ def write_figures(folder: Folder, found: Sequence[RunData]) -> None:
         folder.write(OBSERVED, found[0].observed.csv())
     if found[0].pools is not None:
         folder.write(POOLS, found[0].pools.csv())
-    events = b"".join(data.experts.lines() for data in found if data.experts is not None)
+    events = b"".join(data.experts.events.lines() for data in found if data.experts is not None)
     if events:
         folder.write(CIRCUITS, events)
     for data in found:

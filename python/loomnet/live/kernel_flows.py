@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet.base.errors import UnavailableError
 from loomnet.measures.run_data import FlowRow, HostSeries, Interval, RunFault
-from loomnet.measures.samples import Sampler, SenderState
+from loomnet.measures.samples import Sampler, Samples
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
 from loomnet.running.job_request import JobRequest
@@ -86,7 +86,7 @@ class KernelFlows:
         self._stop_ps: int | None = None
         self._cut = False  # the last round has begun in part
         self.fell_behind: str | None = None  # why the first host that got no processor fell behind
-        self._senders: dict[int, list[SenderState]] = {}
+        self._samples = Samples(0)  # of no step: nobody asked for any
         specs = [RankSpec(rank, self._plan.hosts[host].name,
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
                           pass_fds=[agent.theirs.fileno()])
@@ -122,7 +122,7 @@ class KernelFlows:
         self._stop_ps = stop_at(self._asked, self.origin_ps)
         step = PROGRESS_NS
         if sampler is not None:
-            step, self._senders = sampler.samples.every_ps // 1000, sampler.samples.senders
+            step, self._samples = sampler.samples.every_ps // 1000, sampler.samples
         for agent in self._agents:
             agent.order("sample", every_ns=step, first_ns=self._wall_ns(self.origin_ps))
         self._launch(self.origin_ps)
@@ -188,9 +188,8 @@ class KernelFlows:
         elif "done" in report:
             self._ends[report["done"]] = report["at_ns"] * 1000 + offset_ps
         for flow, at_ns, acked, cwnd, rtt_us, least_us in report.get("sampled", ()):
-            self._senders.setdefault(flow, []).append(SenderState(
-                at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked, cwnd, rtt_us * 10**6,
-                least_us * 10**6))
+            self._samples.take_sender(flow, at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked,
+                                      cwnd, rtt_us * 10**6, least_us * 10**6)
         self.retransmitted[rank] = report.get("retransmitted", self.retransmitted[rank])
         if self.fell_behind is None and (late := report.get("late_ns", 0)) > STANDSTILL_NS:
             self.fell_behind = (f"host {self._name(rank)} got no processor for {late / 1e9:.2g} s: "

@@ -3,12 +3,12 @@ controllers of its circuits did."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loomnet.measures.gate_trace import GateTrace
+from loomnet.measures.region_events import RegionEvents
 
 _UNMEASURED = "the compute and the bytes of real ranks are not told apart"
 
@@ -27,28 +27,6 @@ class ExpertRound(NamedTuple):
     computing_ps: int | None
     optical_bytes: int | None
     electrical_bytes: int | None
-
-
-class RegionNote(NamedTuple):
-    """An event of a region's controller: demand, drain, apply, lit, release, fail, or outside where
-    another client has patched its panel. `key`: iteration, layer, micro-batch, whether backward,
-    whether guessed before the gate."""
-
-    at_ps: int
-    region: int
-    generation: int
-    key: tuple[int, int, int, bool, bool]
-    event: str
-    changed: int
-    dark_ps: int
-
-    def row(self) -> dict[str, Any]:
-        """As a line of circuits.jsonl."""
-        iteration, layer, micro_batch, backward, guessed = self.key
-        return {"t_ns": self.at_ps // 1000, "region": self.region, "gen": self.generation,
-                "key": {"iteration": iteration, "layer": layer, "micro_batch": micro_batch,
-                        "backward": backward, "guessed": guessed},
-                "event": self.event, "n_changed": self.changed, "dark_ns": self.dark_ps // 1000}
 
 
 class RegionWait(NamedTuple):
@@ -109,7 +87,7 @@ class ExpertRounds:
     clock, and no controller asks for them."""
 
     rounds: list[ExpertRound] = field(default_factory=list)
-    events: list[RegionNote] = field(default_factory=list)
+    events: RegionEvents = field(default_factory=RegionEvents)
     spans: list[RegionSpan] = field(default_factory=list)
     waits: list[RegionWait] = field(default_factory=list)
     kept: list[CircuitMap] = field(default_factory=list)
@@ -147,8 +125,3 @@ class ExpertRounds:
         rotor = "circuits rotate by the clock: nothing asks for them" if self.rotates else None
         yield "patches", None if rotor else float(self.patches), "requests", rotor
         yield "circuit_maps", None if rotor else float(self.maps), "maps", rotor
-
-    def lines(self) -> bytes:
-        """The controllers' events as JSON lines, in the order of time."""
-        rows = (json.dumps(each.row()) for each in sorted(self.events, key=lambda each: each.at_ps))
-        return ("\n".join(rows) + "\n").encode() if self.events else b""

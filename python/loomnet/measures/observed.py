@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
+from loomnet.measures.columns import Column, Columns
 
-Column = npt.NDArray[Any]
 COLUMNS = ("time", "where", "name", "value")
 # Of all series together, of 24 bytes each; beyond it every second value goes.
 MOST_VALUES = 4_000_000
@@ -29,8 +28,7 @@ class Observed:
     def __init__(self, every_ps: int, wanted: tuple[str, ...]) -> None:
         self.every_ps, self.wanted = every_ps, wanted
         self._keys: dict[tuple[str, str], int] = {}  # (where, name) of each series
-        self._looks: list[tuple[Column, Column, Column]] = []  # times (ps), series, values
-        self._kept = 0
+        self._looks = Columns(("at_ps", np.int64), ("series", np.int64), ("value", float))
 
     @classmethod
     def of(cls, options: Mapping[str, Any], every_ps: int | None) -> Observed | None:
@@ -66,32 +64,21 @@ class Observed:
         """Values of these series at these times, or one series, or one time; NaN is no value."""
         there = ~np.isnan(values)
         at, key = (np.broadcast_to(each, values.shape)[there] for each in (at_ps, keys))
-        self._looks.append((at, key, values[there]))
-        self._kept += len(at)
-        if self._kept > MOST_VALUES:
+        self._looks.add(len(at), at_ps=at, series=key, value=values[there])
+        if len(self._looks) > MOST_VALUES:
             self._thin()
 
     def _thin(self) -> None:
         """Keeps every second value of each series."""
-        at, keys, values = self._joined()
+        keys = self._looks["series"]
         order = np.argsort(keys, kind="stable")
         first = np.searchsorted(keys[order], keys[order])
-        kept = np.sort(order[(np.arange(len(order)) - first) % 2 == 0])
-        self._looks, self._kept = [(at[kept], keys[kept], values[kept])], len(kept)
-
-    def _joined(self) -> tuple[Column, Column, Column]:
-        """All looks as columns, in the order of time."""
-        if not self._looks:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        at, keys, values = (np.concatenate(each) for each in zip(*self._looks, strict=True))
-        self._looks = [(at, keys, values)]
-        return at, keys, values
+        self._looks.keep(np.sort(order[(np.arange(len(order)) - first) % 2 == 0]))
 
     def series(self) -> dict[tuple[str, str], tuple[Column, Column]]:
         """Of each (where, name), sorted: times in picoseconds, and values."""
-        at, keys, values = self._joined()
-        order = np.argsort(keys, kind="stable")
-        at, keys, values = at[order], keys[order], values[order]
+        order = np.argsort(self._looks["series"], kind="stable")
+        at, keys, values = (self._looks[name][order] for name in ("at_ps", "series", "value"))
         found = {}
         for each, number in sorted(self._keys.items()):
             begin, end = np.searchsorted(keys, (number, number + 1))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from loomnet.base.table import Table
 from loomnet.base.units import Time
+from loomnet.measures.columns import Column, Columns, first_of_steps
 
 COLUMNS = ("time", "job", "held", "summing", "done")
 # Counts of all series together; beyond it every second look goes, and the step doubles.
@@ -19,66 +21,53 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f
            "#882255", "#999933", "#44aa99", "#332288")
 
 
-@dataclass
-class PoolLook:
-    """One look at a switch: of each job the slots with a partial sum, and those with a whole one
-    that is kept. `playing`: the jobs that had begun and not ended."""
-
-    at_ps: int
-    summing: Sequence[int]
-    done: Sequence[int]
-    playing: frozenset[int]
-
-
-@dataclass
 class PoolSeries:
-    """`jobs`: names, in the order of each look's counts. `slots` and `looks`: by switch."""
+    """Of each look at a switch and each job: slots with a partial sum, slots with a whole one that
+    is kept, and whether the job had begun and not ended. `jobs`: names; `slots`: by switch."""
 
-    every_ps: int
-    jobs: tuple[str, ...]
-    slots: Mapping[str, int]
-    looks: dict[str, list[PoolLook]] = field(default_factory=dict)
-    _kept: int = 0
+    def __init__(self, every_ps: int, jobs: tuple[str, ...], slots: Mapping[str, int]) -> None:
+        self.every_ps, self.jobs, self.slots = every_ps, jobs, slots
+        self._looks = {switch: Columns(("at_ps", np.int64), ("summing", np.int64, (len(jobs),)),
+                                       ("done", np.int64, (len(jobs),)),
+                                       ("playing", bool, (len(jobs),)))
+                       for switch in slots}
 
-    def add(self, switch: str, look: PoolLook) -> None:
-        self.looks.setdefault(switch, []).append(look)
-        self._kept += 2 * len(self.jobs)
+    def add(self, switch: str, at_ps: int, summing: Column, done: Column, playing: Column) -> None:
+        """One look at a switch, by job."""
+        self._looks[switch].add(1, at_ps=at_ps, summing=summing, done=done, playing=playing)
 
     def thin(self) -> None:
         """Doubles the step where there are too many counts, and keeps the first look of each."""
-        if self._kept <= MOST_COUNTS:
+        if 2 * len(self.jobs) * sum(map(len, self._looks.values())) <= MOST_COUNTS:
             return
         self.every_ps *= 2
-        for switch, looks in self.looks.items():
-            first = {look.at_ps // self.every_ps: look for look in reversed(looks)}
-            self.looks[switch] = [first[step] for step in sorted(first)]
-        self._kept = sum(2 * len(self.jobs) * len(looks) for looks in self.looks.values())
+        for looks in self._looks.values():
+            looks.keep(first_of_steps(looks["at_ps"], self.every_ps))
 
     def used(self, switch: str, job: str) -> tuple[float, int] | None:
         """Mean and most slots that a job held at a switch while it played; None without a sample in
         that time."""
-        number = self.jobs.index(job)
-        held = [look.summing[number] + look.done[number] for look in self.looks.get(switch, ())
-                if number in look.playing]
-        return (sum(held) / len(held), max(held)) if held else None
+        number, looks = self.jobs.index(job), self._looks[switch]
+        held = (looks["summing"] + looks["done"])[looks["playing"][:, number], number]
+        return (int(held.sum()) / len(held), int(held.max())) if len(held) else None
 
     def rows(self, switch: str, every_ps: int = 0
              ) -> Iterator[tuple[float, str, int, int, int]]:
         """(seconds, job, slots held, summing, done), the first look of each `every_ps`."""
-        step = -1
-        for look in self.looks.get(switch, ()):
-            if every_ps and look.at_ps // every_ps <= step:
-                continue
-            step = look.at_ps // every_ps if every_ps else step
-            for name, summing, done in zip(self.jobs, look.summing, look.done, strict=True):
-                yield look.at_ps / 1e12, name, summing + done, summing, done
+        looks = self._looks[switch].rows
+        if every_ps:
+            looks = looks[first_of_steps(looks["at_ps"], every_ps)]
+        for at, all_summing, all_done in zip(*(looks[name].tolist() for name in (
+                "at_ps", "summing", "done")), strict=True):
+            for name, summing, done in zip(self.jobs, all_summing, all_done, strict=True):
+                yield at / 1e12, name, summing + done, summing, done
 
     def csv(self) -> bytes:
         """All of it as comma-separated values with a line of names; times in seconds."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("switch", *COLUMNS))
-        for switch in self.looks:
+        for switch in self.slots:
             writer.writerows((switch, f"{at:.12g}", *rest) for at, *rest in self.rows(switch))
         return text.getvalue().encode()
 

@@ -4,48 +4,98 @@ the state of TCP senders. Both clocks: the virtual one reads the model, the live
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
+from loomnet.measures.columns import Column, Columns, first_of_steps
 from loomnet.plans.model import Plan
-
-
-class SenderState(NamedTuple):
-    """One TCP sender at one time: bytes acknowledged since its flow began, congestion window in
-    bytes, round-trip times (0: none measured yet)."""
-
-    at_ps: int
-    acked: int
-    cwnd: int
-    srtt_ps: int
-    min_rtt_ps: int
-
 
 LEAST_STEP = Time("1 ns")
 # Of all series together, of about a hundred bytes each; beyond it the step doubles.
 MOST_ENTRIES = 4_000_000
 
 
-@dataclass
-class Samples:
-    """`every_ps`: the step; it has doubled, once or more, where a run outlasted MOST_ENTRIES.
-    `senders[i]`: of flow i, while it had bytes to send. `queues[name]`: (time, bytes that waited in
-    the port which sends into that direction of a link). `sent[name]`: (time, bytes of frames that
-    the direction has carried by then, without preambles and gaps)."""
+_SENDER = ("at_ps", "acked", "cwnd", "srtt_ps", "min_rtt_ps")
 
-    every_ps: int
-    senders: dict[int, list[SenderState]] = field(default_factory=dict)
-    queues: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    sent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+class Samples:
+    """`every_ps`: the step; it has doubled, once or more, where a run outlasted MOST_ENTRIES."""
+
+    def __init__(self, every_ps: int, queues: Sequence[str] = (), sent: Sequence[str] = ()) -> None:
+        """Names of the directions whose queues, and whose bytes, are sampled."""
+        self.every_ps = every_ps
+        self._queued, self._carried = (
+            {name: number for number, name in enumerate(names)} for names in (queues, sent))
+        self._queues, self._sent = (
+            Columns(("at_ps", np.int64), ("bytes", np.int64, (len(names),)))
+            for names in (self._queued, self._carried))
+        self._senders = Columns(("flow", np.int64), *((name, np.int64) for name in _SENDER))
+
+    def take(self, at_ps: int, queued: Sequence[int], sent: Sequence[int]) -> None:
+        """Bytes that wait, and that have been carried, by direction."""
+        if self._queued:
+            self._queues.add(1, at_ps=at_ps, bytes=queued)
+        if self._carried:
+            self._sent.add(1, at_ps=at_ps, bytes=sent)
+
+    def take_sender(self, flow: int, at_ps: int, acked: int, cwnd: int, srtt_ps: int,
+                    min_rtt_ps: int) -> None:
+        """A TCP sender: bytes acknowledged since its flow began, congestion window in bytes,
+        round-trip times (0: none measured yet)."""
+        self._senders.add(1, flow=flow, at_ps=at_ps, acked=acked, cwnd=cwnd, srtt_ps=srtt_ps,
+                          min_rtt_ps=min_rtt_ps)
+
+    @property
+    def queues(self) -> dict[str, Column]:
+        """By direction, int64[n, 2]: time, bytes that waited in the port which sends into it."""
+        return _by_name(self._queues, self._queued)
+
+    @property
+    def sent(self) -> dict[str, Column]:
+        """By direction, int64[n, 2]: time, bytes of frames that it has carried by then, without
+        preambles and gaps."""
+        return _by_name(self._sent, self._carried)
+
+    @property
+    def senders(self) -> dict[int, Any]:
+        """By flow, while it had bytes to send: a record array of at_ps, acked, cwnd, srtt_ps and
+        min_rtt_ps, as take_sender() has them."""
+        rows = self._senders.rows
+        order = np.argsort(rows["flow"], kind="stable")
+        flows, begins = np.unique(rows["flow"][order], return_index=True)
+        return {flow: rows[part].view(np.recarray) for flow, part in zip(
+            flows.tolist(), np.split(order, begins[1:]), strict=False)}
+
+    @property
+    def entries(self) -> int:
+        """Numbers that are kept."""
+        return (len(self._queues) * len(self._queued) + len(self._sent) * len(self._carried)
+                + len(self._senders))
+
+    def thin(self) -> None:
+        """Doubles the step, and keeps of every series what lies on it."""
+        self.every_ps *= 2
+        for looks in (self._queues, self._sent):
+            looks.keep(first_of_steps(looks["at_ps"], self.every_ps))
+        self._senders.keep(first_of_steps(self._senders["at_ps"], self.every_ps,
+                                          self._senders["flow"]))
 
     def queue_seconds(self, name: str, rate_bps: int, first_ps: int = 0,
-                      last_ps: int = 2**63) -> list[float]:
+                      last_ps: int = 2**63 - 1) -> list[float]:
         """How long a packet that arrived at each sample would have waited there."""
-        return [size * 8 / rate_bps for at, size in self.queues[name] if first_ps <= at < last_ps]
+        at, size = self.queues[name].T
+        within = (first_ps <= at) & (at < last_ps)
+        return [each * 8 / rate_bps for each in size[within].tolist()]
+
+
+def _by_name(looks: Columns, names: Mapping[str, int]) -> dict[str, Column]:
+    return {name: np.column_stack((looks["at_ps"], looks["bytes"][:, number]))
+            for name, number in names.items()}
 
 
 class Sampler:
@@ -60,20 +110,17 @@ class Sampler:
                  ) -> None:
         if every < LEAST_STEP:
             raise UsageError(f"run: sample={every} must be {LEAST_STEP} or more")
-        self.samples = Samples(every.count)
-        self.halves: list[int] = []
         known = {half.name: half.number for link in plan.links if names or links
                  for half in (link.forward, link.backward)}
         whole = _matching(links, known)
-        self.links = [known[name] for name in whole]
-        self.samples.sent = {name: [] for name in whole}
-        for name in dict.fromkeys([*names, *whole]):
+        queues = list(dict.fromkeys([*names, *whole]))
+        for name in queues:
             if name not in known:
                 raise UsageError(f'run: queues: no direction "{name}"{did_you_mean(name, known)}')
-            self.halves.append(known[name])
-            self.samples.queues[name] = []
+        self.samples = Samples(every.count, queues, whole)
+        self.halves = [known[name] for name in queues]
+        self.links = [known[name] for name in whole]
         self.due_ps = 0  # of the next sample, job time
-        self._kept = 0  # entries of all series
 
     @classmethod
     def of(cls, options: Mapping[str, Any], plan: Plan) -> Sampler | None:
@@ -93,34 +140,13 @@ class Sampler:
              senders: Mapping[int, tuple[int, int, int, int]], sent: Sequence[int] = ()) -> None:
         """One look: bytes per half, and per flow (acked, cwnd, srtt, min rtt); `sent`: bytes per
         half of `links`."""
-        for name, size in zip(self.samples.queues, queued, strict=True):
-            self.samples.queues[name].append((at_ps, size))
-        for flow, state in senders.items():
-            self.samples.senders.setdefault(flow, []).append(SenderState(at_ps, *state))
-        for name, size in zip(self.samples.sent, sent, strict=True):
-            self.samples.sent[name].append((at_ps, size))
-        self._kept += len(self.halves) + len(self.links) + len(senders)
-        if self._kept > MOST_ENTRIES:
-            self._thin()
-        self.due_ps = (at_ps // self.samples.every_ps + 1) * self.samples.every_ps
-
-    def _thin(self) -> None:
-        """Doubles the step, and keeps of every series what lies on it."""
         samples = self.samples
-        samples.every_ps *= 2
-        step = samples.every_ps
-
-        def first_of_steps(series: list[Any], at: Callable[[Any], int]) -> list[Any]:
-            return [each for before, each in zip([None, *series], series, strict=False)
-                    if before is None or at(before) // step != at(each) // step]
-
-        for series in (samples.queues, samples.sent):
-            for name, looks in series.items():
-                series[name] = first_of_steps(looks, lambda each: each[0])
-        for flow, states in samples.senders.items():
-            samples.senders[flow] = first_of_steps(states, lambda each: each.at_ps)
-        self._kept = sum(map(len, [*samples.queues.values(), *samples.sent.values()]))
-        self._kept += sum(map(len, samples.senders.values()))
+        samples.take(at_ps, queued, sent)
+        for flow, state in senders.items():
+            samples.take_sender(flow, at_ps, *state)
+        if samples.entries > MOST_ENTRIES:
+            samples.thin()
+        self.due_ps = (at_ps // samples.every_ps + 1) * samples.every_ps
 
 
 def _directions(option: str, given: Any) -> list[str]:

@@ -38,7 +38,7 @@ def _iteration(result: Drawn) -> list[float]:
 def _queue(result: Drawn) -> list[float]:
     samples = result.data.samples
     return [] if samples is None else [float(size) for looks in samples.queues.values()
-                                       for _, size in looks]
+                                       for size in looks[:, 1].tolist()]
 
 
 # Name -> (what the axis says, unit, values of a result, what a run needs to have them).

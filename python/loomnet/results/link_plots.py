@@ -38,7 +38,7 @@ def link_series(result: Drawn, name: str, where: str | None, every: Time | None
              for half in (link.forward, link.backward)}
     found = Observed(samples.every_ps, (name,))
     for direction, rows in looks.items():
-        at, size = np.array(rows, np.int64).reshape(-1, 2).T
+        at, size = rows.T
         values = size.astype(float)
         if name == "link_use":
             lasted = np.diff(at)

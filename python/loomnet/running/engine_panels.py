@@ -41,7 +41,7 @@ class EnginePanels:
                 list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
                 **switching(panel.profile))
         self._circuits = Circuits(plan, single=() if patched else single) if plan.panels else None
-        self._commands: list[tuple[int, str, str, str]] = []
+        self._commands: list[tuple[int, str, str]] = []  # time, panel, request
         # By panel: each stops (False) or starts (True) the controller of a region there.
         self.region_controllers: dict[str, list[Callable[[bool], None]]] = {}
 
@@ -154,11 +154,13 @@ class EnginePanels:
     def note_command(self, panel: str, at_ps: int, text: str) -> None:
         """A request from outside has changed something of a panel at this time."""
         if len(self._commands) < MOST_COMMANDS:
-            self._commands.append((at_ps, panel, "command", text))
+            self._commands.append((at_ps, panel, text))
 
     def events(self) -> PanelEvents:
         """What has happened to the panels' ports so far, and what was asked from outside."""
-        found = PanelEvents(list(self._commands))
+        found = PanelEvents()
+        for command in self._commands:
+            found.add_command(*command)
         for panel in self._plan.panels:
             rows, left_out = self._network.panel_events(self._node[panel.number])
             found.add(panel, [self._plan.links[link].name for link in panel.ports], rows, left_out)

@@ -14,7 +14,6 @@ from loomnet.jobs.moe_job import GPUS, MoeJob
 from loomnet.measures.expert_rounds import (
     ExpertRound,
     ExpertRounds,
-    RegionNote,
     RegionSpan,
     kept_maps,
 )
@@ -275,8 +274,7 @@ class MoeTraffic:
             found.patches += driver.patches
             found.left_out += driver.events_left_out
             found.maps = max(found.maps, driver.maps)
-            found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
-                             for at, generation, key, event, changed, dark in driver.events()]
+            found.events.add(region, driver.events(), origin)
         if 0 in self.patched:
             found.kept = kept_maps(core.driver(0).kept_maps(), origin, self._job.region_servers)
         found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)

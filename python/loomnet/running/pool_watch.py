@@ -9,7 +9,7 @@ import numpy as np
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
-from loomnet.measures.pools import PoolLook, PoolSeries
+from loomnet.measures.pools import PoolSeries
 from loomnet.measures.samples import LEAST_STEP
 from loomnet.plans.model import SwitchPlan
 from loomnet.running.job_request import JobRequest
@@ -56,14 +56,14 @@ class PoolWatch:
     def take(self, at_ps: int, playing: Sequence[Play]) -> None:
         """One look at every switch; `playing`: the jobs that have begun and not ended."""
         now = {play.asked.number for play in playing}
-        at_work = frozenset(n for n, number in enumerate(self._numbers) if number in now)
+        at_work = np.array([number in now for number in self._numbers])
         bins = int(self._owners.max()) + 1
         for switch in self._switches:
             states, owners = self._clock.switch_columns(switch, ("state", "job"))
             summing, done = (
-                np.bincount(owners[states == state], minlength=bins)[self._owners].tolist()
+                np.bincount(owners[states == state], minlength=bins)[self._owners]
                 for state in (SUMMING, DONE))
-            self.series.add(switch.name, PoolLook(at_ps, summing, done, at_work))
+            self.series.add(switch.name, at_ps, summing, done, at_work)
         self.series.thin()
         self.due_ps = (at_ps // self.series.every_ps + 1) * self.series.every_ps
 

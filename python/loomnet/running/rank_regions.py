@@ -16,7 +16,6 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import (
     ExpertRound,
     ExpertRounds,
-    RegionNote,
     RegionSpan,
     RegionWait,
     kept_maps,
@@ -232,8 +231,7 @@ class RankRegions:
             found.patches += driver.patches
             found.left_out += driver.events_left_out + core.rounds_left_out
             found.maps = max(found.maps, driver.maps)
-            found.events += [RegionNote(at - origin_ps, region, *rest)
-                             for at, *rest in driver.events()]
+            found.events.add(region, driver.events(), origin_ps)
             found.waits += [
                 RegionWait(region, iteration, layer, micro_batch, phase, asked - origin_ps,
                            answered - asked)

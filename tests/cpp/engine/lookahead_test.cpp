@@ -155,7 +155,8 @@ void show(Network& network, Shown& shown) {
   for (unsigned h = 0; h < kShape.hosts(); ++h) {
     const WorkMeter& meter = network.nic(h).meter();
     EXPECT_FALSE(meter.outstanding());
-    out.insert(out.end(), meter.bins().begin(), meter.bins().end());
+    const auto bins = meter.bins();
+    out.insert(out.end(), bins.begin(), bins.end());
     for (const auto& row : {meter.busy(), meter.silences()}) {
       for (const auto& [begin, end] : row) {
         out.insert(out.end(), {static_cast<std::uint64_t>(begin.count),

@@ -156,7 +156,7 @@ TEST(NicClients, JobsOfOneHostHaveFiguresOfTheirOwn) {
   EXPECT_EQ(run_counters(bed.network, hosts).finished, 4u);
   ASSERT_EQ(bed.far.meter(kTwo).busy().size(), 1u);
   EXPECT_EQ(bed.far.meter(kTwo).busy()[0].begin, microseconds(500));
-  const auto& bins = bed.far.meter(kOne).bins();
+  const auto bins = bed.far.meter(kOne).bins();
   EXPECT_EQ(std::accumulate(bins.begin(), bins.end(), std::uint64_t{0}), 1'000'000u);
 }
 
