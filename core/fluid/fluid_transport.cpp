@@ -29,19 +29,23 @@ void FluidTransport::connect(const QpConfig& config, Picoseconds) {
   qp->local = config.local;
   qp->remote = config.remote;
   qp->destination = config.destination;
-  take_paths(*qp, config.planes);
-  make_parts(*qp);
-  by_number_.add(config.local, static_cast<std::uint32_t>(queue_pairs_.size()));
+  const auto index = static_cast<std::uint32_t>(queue_pairs_.size());
+  by_number_.add(config.local, index);
   queue_pairs_.push_back(std::move(qp));
+  with_path_.push_back(0);
+  take_paths(index, config.planes);
+  make_parts(*queue_pairs_[index]);
 }
 
-void FluidTransport::take_paths(QueuePair& qp, const std::vector<PlanePaths>& planes) {
+void FluidTransport::take_paths(std::uint32_t index, const std::vector<PlanePaths>& planes) {
   static_assert(kMaxPlanes <= 8);
+  QueuePair& qp = *queue_pairs_[index];
   qp.ports = static_cast<std::uint8_t>(planes.size());
   qp.with_path = 0;
   for (std::size_t port = 0; port < planes.size(); ++port) {
     if (!planes[port].uplinks.empty()) qp.with_path |= static_cast<std::uint8_t>(1u << port);
   }
+  with_path_[index] = qp.with_path;
 }
 
 void FluidTransport::make_parts(QueuePair& qp) {
@@ -288,7 +292,7 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
     for (const std::uint64_t share : write.shares) write.interrupted += share;
     write.cut = false;
   }
-  take_paths(qp, planes);
+  take_paths(index, planes);
   ++qp.rerouted;
   make_parts(qp);
   begin(index, now);
@@ -307,7 +311,9 @@ void FluidTransport::find_routes() {
 }
 
 void FluidTransport::find_routes(PlanePort port) {
-  for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) find_routes(index, &port);
+  for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) {
+    if (with_path_[index] >> port & 1) find_routes(index, &port);
+  }
 }
 
 void FluidTransport::forget_routes() {

@@ -67,7 +67,8 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     std::uint32_t rerouted = 0;
     bool refused = false;  // the far side refused a write: it takes no more
     bool failed = false;   // and the answer is here
-    std::uint8_t ports = 0, with_path = 0;  // how many there are; a bit for each by which there is a path
+    std::uint8_t ports = 0;          // how many there are
+    std::uint8_t with_path = 0;      // a bit for each by which there is a path
     FluidTransport* far = nullptr;   // where it leads, once that is known
     std::vector<Part> parts;         // one for each port with a path, or for one of them
     Ring<Write, 2> writes;           // not completed, in order
@@ -98,7 +99,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   void begin(std::uint32_t index, Picoseconds now);
   void cut(QueuePair& qp, Write& write) const;
   void flow(std::uint32_t index, std::size_t part);
-  static void take_paths(QueuePair& qp, const std::vector<PlanePaths>& planes);
+  void take_paths(std::uint32_t index, const std::vector<PlanePaths>& planes);
   Route find_route(const QueuePair& qp, std::size_t number, PlanePort port);
   void take_route(Part& part, Route route);
   void part_left(std::uint32_t index, Part& part, Picoseconds now);
@@ -115,6 +116,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   std::string name_;
   Frames frames_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  std::vector<std::uint8_t> with_path_;  // theirs: a circuit concerns few queue pairs of many
   NumberIndex by_number_;
   std::vector<Due> due_;
   std::uint64_t order_ = 0;

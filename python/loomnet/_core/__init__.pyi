@@ -526,11 +526,9 @@ class Network:
         """
 
     def panel_counters(self, node: EngineNode) -> dict[str, int]: ...
-    def panel_events(
-        self, panel: EngineNode
-    ) -> tuple[list[tuple[int, int, bool | None, str]], int]:
+    def panel_events(self, panel: EngineNode) -> tuple[numpy.ndarray, int]:
         """
-        What has happened to a panel's ports so far, and how many more there were than are kept: (time in ps, port, whether it is the side that light leaves by, None of a carrier, status or "up" or "down").
+        What has happened to a panel's ports so far, a numpy structured array, and how many more events there were than are kept. at_ps; port; side: 0 of the port where light comes in, 1 where it leaves, 2 of the host's carrier; value: 0 blocked, 1 tuning, 2 tuned, 3 failed, or whether there is carrier.
         """
 
     def pause_cycle(self) -> list[EngineHalf]:
@@ -1161,9 +1159,9 @@ class RegionDriver:
         Of each port of the region the port that it is joined to, -1: none.
         """
 
-    def events(self) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
+    def events(self) -> numpy.ndarray:
         """
-        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
+        A numpy structured array: at_ps, generation, iteration, layer, micro_batch, backward, guessed, event, changed, dark_ps. event: 0 demand, 1 drain, 2 apply, 3 lit, 4 release, 5 fail, 6 outside.
         """
 
     def keep_maps(self, most: int) -> None:

@@ -144,7 +144,13 @@ def _longest_circuit(topology: Topology, frame_bytes: int) -> int:
         ports = [topology.links[link] for _, link, _ in topology.neighbours(topology.number[name])]
         halves = [(link.backward, link.forward) if link.a == name else (link.forward, link.backward)
                   for link in ports]
-        for here, there in itertools.permutations(halves, 2):
+        # Ports alike make pairs alike, so two of each kind stand for all.
+        kinds: dict[tuple[int, ...], list[Any]] = {}
+        for own in halves:
+            kind = tuple(number for half in own for number in (half.rate.count, half.delay.count))
+            if len(kinds.setdefault(kind, [])) < 2:
+                kinds[kind].append(own)
+        for here, there in itertools.permutations(itertools.chain(*kinds.values()), 2):
             if here[0].rate == there[0].rate:
                 longest = max(longest, wire_time(here[0], frame_bytes) + there[1].delay.count
                               + wire_time(there[0], SACK_FRAME_BYTES) + here[1].delay.count)

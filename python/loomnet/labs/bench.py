@@ -27,6 +27,7 @@ from loomnet.jobs.collectives import (
     SendRecv,
 )
 from loomnet.labs.lab import Lab
+from loomnet.measures.columns import as_rows
 from loomnet.measures.run_data import HostSeries
 from loomnet.results.result import Result
 
@@ -194,7 +195,7 @@ def _by_round(series: HostSeries, rounds: int) -> list[list[tuple[int, int, int]
     """A host's operations, one of each of its ranks, by round. All ranks end a round before any of
     them ends the next; where ranks await their neighbours only, a round of one may stand among
     those before or behind it, which leaves the sum of all as it is."""
-    each, ordered = len(series.work) // rounds, sorted(series.work, key=lambda row: row[1])
+    each, ordered = len(series.work) // rounds, sorted(as_rows(series.work), key=lambda row: row[1])
     return [ordered[i * each:(i + 1) * each] for i in range(rounds)]
 
 

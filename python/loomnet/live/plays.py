@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from loomnet.base import rank_environment as rank_env
 from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
 from loomnet.live.ranks_stall import RanksStall
+from loomnet.measures.columns import as_rows
 from loomnet.measures.run_data import RunData, RunFault
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
@@ -183,7 +184,7 @@ class LiveTorch(TorchPlay):
 
     def fill(self, data: RunData, origin_ps: int) -> None:
         # Wall time is emulated time: Python's start and exit are none of the job's completion time.
-        spans = [span for host in data.hosts.values() for span in host.work]
+        spans = [span for host in data.hosts.values() for span in as_rows(host.work)]
         data.completion_ps = (max(end for _, end, _ in spans) - min(begin for begin, *_ in spans)
                               if spans else None)
         super().fill(data, origin_ps)

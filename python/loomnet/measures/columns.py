@@ -58,3 +58,8 @@ def first_of_steps(at: Column, step: int, series: Column | None = None) -> Colum
     kept = np.zeros(len(at), bool)
     kept[order[first]] = True
     return kept
+
+
+def as_rows(rows: Any) -> list[Any]:
+    """Rows of a two-dimensional array of integers, or of a list of tuples, as tuples of ints."""
+    return list(map(tuple, rows.tolist())) if isinstance(rows, np.ndarray) else list(rows)

@@ -63,8 +63,6 @@ class RegionEvents(Sequence[RegionNote]):
             return NotImplemented
         return np.array_equal(self._columns.rows, other._columns.rows)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def lines(self) -> bytes:
         """As JSON lines, in the order of time: circuits.jsonl."""
         rows = self._columns.rows

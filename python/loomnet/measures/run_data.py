@@ -53,10 +53,11 @@ class HostSeries:
     per bin of `bin_ps`, from time 0.
     """
 
-    work: list[tuple[int, int, int]] = field(default_factory=list)
-    busy: list[Interval] = field(default_factory=list)
-    silences: Sequence[Interval] | Any = field(default_factory=list)  # or an array of pairs
-    payload: Sequence[int] = field(default_factory=list)  # or an array of integers
+    # Lists, or numpy arrays of as many columns.
+    work: Sequence[tuple[int, int, int]] | Any = field(default_factory=list)
+    busy: Sequence[Interval] | Any = field(default_factory=list)
+    silences: Sequence[Interval] | Any = field(default_factory=list)
+    payload: Sequence[int] | Any = field(default_factory=list)
     bin_ps: int = 10**9
     silence_floor_ps: int = 0
 

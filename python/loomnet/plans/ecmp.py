@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from loomnet.fabrics.topology import PartialTopology, Topology
 
 
@@ -28,6 +30,21 @@ class SwitchRoutes:
         return () if index < 0 else self.groups[index]
 
 
+class _PlaneHosts:
+    """The hosts of a plane, by their places in the topology's order, and the leaves (node numbers)
+    that they can use."""
+
+    def __init__(self, leaves: Sequence[int | None]) -> None:
+        self.at: dict[int, list[int]] = {}  # leaf -> places
+        for place, leaf in enumerate(leaves):
+            if leaf is not None:
+                self.at.setdefault(leaf, []).append(place)
+        self.first = {leaf: places[0] for leaf, places in self.at.items()}
+        self.leaves = [None, *self.at]
+        self.number = {leaf: number for number, leaf in enumerate(self.leaves)}
+        self.leaf = np.array([self.number[leaf] for leaf in leaves], np.int64)  # by place
+
+
 class EcmpTables:
     """Routes of every switch and host, given what is down.
 
@@ -44,7 +61,7 @@ class EcmpTables:
         # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric
         # needs none of it: its shape knows.
         self._next: dict[int, dict[int, tuple[int, ...]]] = {}
-        self._leaf_of: dict[int, list[int | None]] = {}  # by plane
+        self._hosts: dict[int, _PlaneHosts] = {}  # by plane
         self._around: dict[int, list[tuple[int, int, int]]] = {}  # by switch
         whole = not (self.down_links or self.down_switches)
         self._shape = topology.shape if isinstance(topology, PartialTopology) and whole else None
@@ -53,8 +70,11 @@ class EcmpTables:
         return link not in self.down_links and far not in self.down_switches
 
     def _neighbours(self, node: int) -> list[tuple[int, int, int]]:
+        """(port, link, node at its far end) towards other switches by what is usable."""
         if node not in self._around:
-            self._around[node] = self.topology.neighbours(node)
+            self._around[node] = [
+                each for each in self.topology.neighbours(node)
+                if not self.topology.is_host(each[2]) and self._usable(*each[1:])]
         return self._around[node]
 
     def _towards(self, leaf: int) -> dict[int, tuple[int, ...]]:
@@ -64,20 +84,13 @@ class EcmpTables:
         todo = deque([leaf])
         while todo:
             node = todo.popleft()
-            for _, link, far in self._neighbours(node):
-                if (
-                    not self.topology.is_host(far)
-                    and far not in distance
-                    and self._usable(link, far)
-                ):
+            for _, _, far in self._neighbours(node):
+                if far not in distance:
                     distance[far] = distance[node] + 1
                     todo.append(far)
         return {
-            node: tuple(
-                port
-                for port, link, far in self._neighbours(node)
-                if self._usable(link, far) and distance.get(far, hops) == hops - 1
-            )
+            node: tuple(port for port, _, far in self._neighbours(node)
+                        if distance[far] == hops - 1)
             for node, hops in distance.items()
         }
 
@@ -99,35 +112,34 @@ class EcmpTables:
         usable = self._usable(self.topology.ports[host][plane], leaf)
         return leaf if usable else None
 
-    def _leaves(self, plane: int) -> list[int | None]:
-        """attached() of all hosts."""
-        if plane not in self._leaf_of:
-            self._leaf_of[plane] = [self.attached(host, plane)
-                                    for host in self.topology.host_numbers]
-        return self._leaf_of[plane]
+    def _plane_hosts(self, plane: int) -> _PlaneHosts:
+        if plane not in self._hosts:
+            numbers = self.topology.host_numbers
+            self._hosts[plane] = _PlaneHosts([self.attached(host, plane) for host in numbers])
+        return self._hosts[plane]
 
     def switch(self, switch: int) -> SwitchRoutes:
         """Tables of one switch (node number); empty while it is down."""
         plane = self.topology.plane_of_switch(switch)
+        numbers, hosts = self.topology.host_numbers, self._plane_hosts(plane)
         groups: dict[tuple[int, ...], int] = {}
-        group_of: dict[int, int] = {}
-        by_leaf: dict[int | None, int] = {None: -1}
-        for host, leaf in zip(self.topology.host_numbers, self._leaves(plane), strict=True):
-            if switch in self.down_switches:
-                group = -1
-            elif leaf == switch:
-                ports = (self.topology.leaf_of(host, plane).port,)
-                group = groups.setdefault(ports, len(groups))
-            elif (known := by_leaf.get(leaf)) is not None:
-                group = known
-            else:
-                assert leaf is not None
-                ports = self.ports_towards(switch, leaf)
-                group = groups.setdefault(ports, len(groups)) if ports else -1
-                by_leaf[leaf] = group
-            group_of[host] = group
-        whole = len(group_of) == self.topology.host_count
-        return SwitchRoutes(tuple(groups), tuple(group_of.values()) if whole else group_of)
+        own = [] if switch in self.down_switches else hosts.at.get(switch, [])
+        # Groups are numbered in the order in which hosts come first that need them.
+        firsts = [(first, leaf) for leaf, first in hosts.first.items() if leaf != switch]
+        firsts += [(place, -1) for place in own]
+        of_leaf = np.full(len(hosts.leaves), -1)
+        of_own: list[int] = []
+        for place, leaf in sorted(firsts) if switch not in self.down_switches else ():
+            if leaf < 0:
+                ports: tuple[int, ...] = (self.topology.leaf_of(numbers[place], plane).port,)
+                of_own.append(groups.setdefault(ports, len(groups)))
+            elif ports := self.ports_towards(switch, leaf):
+                of_leaf[hosts.number[leaf]] = groups.setdefault(ports, len(groups))
+        group_of = of_leaf[hosts.leaf]
+        group_of[own] = of_own
+        if len(group_of) == self.topology.host_count:
+            return SwitchRoutes(tuple(groups), tuple(group_of.tolist()))
+        return SwitchRoutes(tuple(groups), dict(zip(numbers, group_of.tolist(), strict=True)))
 
     def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
         """Planes (NIC ports) by which `source` reaches `destination`."""

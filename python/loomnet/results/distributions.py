@@ -8,6 +8,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, how_many, in_quotes
+from loomnet.measures.columns import as_rows
 from loomnet.results.drawing import Scale, grid, line_style
 from loomnet.results.drawn import Drawn
 from loomnet.results.plots import by_job
@@ -28,7 +29,7 @@ def _slowdown(result: Drawn) -> list[float]:
 
 def _latency(result: Drawn) -> list[float]:
     return [(end - begin) / 1e12 for host in result.data.hosts.values()
-            for begin, end, _ in host.work]
+            for begin, end, _ in as_rows(host.work)]
 
 
 def _iteration(result: Drawn) -> list[float]:

@@ -435,8 +435,7 @@ class Engine:
         bin_ps = raw["bin_ps"]
         skip = origin_ps // bin_ps  # bins are aligned with the engine's clock
         return HostSeries(
-            work=[(b - origin_ps, e - origin_ps, n) for b, e, n in raw["work"].tolist()],
-            busy=[(b - origin_ps, e - origin_ps) for b, e in raw["busy"].tolist()],
+            work=raw["work"] - (origin_ps, origin_ps, 0), busy=raw["busy"] - origin_ps,
             silences=raw["silences"] - origin_ps,
             payload=raw["bins"][skip:], bin_ps=bin_ps, silence_floor_ps=bin_ps // 10)
 
