@@ -149,11 +149,11 @@ void MoeTraffic::end(Picoseconds now) {
     found.electrical -= before.electrical;
   }
   iterations_.push_back(found);
-  network_.events().stop();  // run_until returns after every iteration
+  network_.events().iteration_ended();
   if (iterations_.size() == config_.iterations || now >= config_.stop) {
     done_ = true;
     ended_ = now;
-    return;
+    return network_.events().stop();
   }
   network_.events().schedule(now, id_, 0);
 }

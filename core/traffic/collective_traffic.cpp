@@ -252,7 +252,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     job_.delivered_bytes_ += result.received.delivered;
     if (!sums_) check();
     iterations_.push_back({began_, now});
-    if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
+    if (rank_ == 0) job_.network_.events().iteration_ended();
     const std::size_t k = iterations_.size() - 1;
     const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
     // All ranks take part in a repeat or none: the rank that is first through one decides whether

@@ -78,7 +78,7 @@ class ModelTraffic::Rank {
     iterations_.push_back({began_, now});
     pace_.computed(compute_);
     pace_.iterated(now - began_);
-    if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
+    if (rank_ == 0) job_.network_.events().iteration_ended();
     // All ranks take part in an iteration or none: the rank that is first through one decides whether the
     // next begins before `stop`.
     if (iterations_.size() > job_.decided_) {

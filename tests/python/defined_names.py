@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import loomnet
-from loomnet.measures import expert_rounds, training
+from loomnet.measures import expert_rounds, region_events, training
 from loomnet.measures.flow_completion import figures as flow_figures
 
 ROOT = Path(__file__).parents[2]
@@ -89,13 +89,12 @@ def link_drops() -> set[str]:
 def event_kinds() -> set[str]:
     kinds = re.search(r"std::string_view to_string\(EventKind.*?\n\}",
                       _read("core/transport/transport.cpp"), re.S)[0]
-    region = re.search(r"std::string kind_name\(.*?\n\}",
-                       _read("core/bindings/region_options.cpp"), re.S)[0]
     panels = set()
     for path in ("python/loomnet/measures/panel_events.py",
                  "python/loomnet/running/engine_panels.py"):
         panels |= set(re.findall(r'"(status|carrier|command)"', _read(path)))
-    return (set(re.findall(r'return "([a-z_]+)"', kinds + region)) - {"unknown_event"}) | panels
+    named = set(re.findall(r'return "([a-z_]+)"', kinds)) - {"unknown_event"}
+    return named | set(region_events.KINDS) | panels
 
 
 def statuses() -> set[str]:

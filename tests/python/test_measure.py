@@ -162,7 +162,9 @@ def test_work_without_a_length_belongs_to_the_one_phase_that_it_ends_in():
     before, during = Phase("before", 0, 8 * S, 1), Phase("down", 8 * S, 16 * S, 1)
     for at, shares in ((0, (0, 0)), (1, (1, 0)), (8 * S - 1, (1, 0)), (8 * S, (1, 0)),
                        (8 * S + 1, (0, 1)), (16 * S, (0, 1)), (16 * S + 1, (0, 0))):
-        assert (measure._inside(at, at, before), measure._inside(at, at, during)) == shares, at
+        series = HostSeries(work=[(at, at, 7)])
+        found = tuple(measure._done_inside(series, phase) / 7 for phase in (before, during))
+        assert found == shares, at
 
 
 def test_samples_of_a_queue_are_those_from_the_first_time_up_to_the_last():

@@ -652,6 +652,11 @@ class Network:
         Serves each node's events of a window together: for jobs whose hosts hear of one another by packets alone.
         """
 
+    def watch_iterations(self, watch: bool) -> None:
+        """
+        Whether run_until returns after every iteration of a model's job, which it does unless told otherwise.
+        """
+
     @property
     def events(self) -> int: ...
     @property

@@ -201,6 +201,13 @@ class Timetable:
             changes += self._apply(at, due)
         return changes
 
+    @property
+    def counts_iterations(self) -> bool:
+        """Whether a fault begins or lasts by iterations, so that each must be told of when it ends.
+        """
+        return bool(self._waiting) or any(isinstance(each.duration, IterationCount)
+                                          for each in self._faults)
+
     # --- state ----------------------------------------------------------------------------------
     @property
     def finished(self) -> bool:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loomnet.base.errors import UnavailableError
-from loomnet.measures.run_data import FlowRow, HostSeries, Interval, RunFault
+from loomnet.measures.flow_rows import FlowRow, FlowRows
+from loomnet.measures.run_data import HostSeries, Interval, RunFault
 from loomnet.measures.samples import Sampler, Samples
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
@@ -217,9 +218,10 @@ class KernelFlows:
     def errors(self) -> list[RunFault]:
         return self._faults
 
-    def flows(self) -> list[FlowRow]:
-        return [FlowRow(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
-                for flow, (start, a, b, size) in enumerate(self._rows)]
+    def flows(self) -> FlowRows:
+        return FlowRows.of(
+            FlowRow(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
+            for flow, (start, a, b, size) in enumerate(self._rows))
 
     # --- afterwards ---------------------------------------------------------------------------
     def stop(self) -> None:
@@ -233,7 +235,7 @@ class KernelFlows:
 
     def _at(self, host: int, measured: HostSeries, end_ps: int) -> HostSeries:
         origin = self.origin_ps or 0
-        rows = [flow.since(origin) for flow in self.flows()
+        rows = [flow for flow in self.flows().since(origin)
                 if host in (flow.source, flow.destination)]
         work = sorted((flow.start_ps, flow.end_ps, flow.bytes if flow.destination == host else 0)
                       for flow in rows if flow.end_ps is not None)

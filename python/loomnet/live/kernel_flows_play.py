@@ -65,7 +65,7 @@ class KernelFlowsPlay(Play):
         self.flows.stop()
 
     def fill(self, data: RunData, origin_ps: int) -> None:
-        data.flows = [flow.since(origin_ps) for flow in self.flows.flows()]
+        data.flows = self.flows.flows().since(origin_ps)
         data.hosts = self.flows.series(data.hosts, data.end_ps)
 
     @property

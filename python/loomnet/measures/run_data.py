@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from loomnet.fabrics.link_settings import Frames
 from loomnet.faults.timetable import Window
+from loomnet.measures.flow_rows import FlowRows
 from loomnet.measures.switch_state import Snapshot
 
 if TYPE_CHECKING:
@@ -21,25 +22,6 @@ if TYPE_CHECKING:
     from loomnet.measures.samples import Samples
 
 Interval = tuple[int, int]
-
-
-class FlowRow(NamedTuple):
-    """One flow: hosts by number, payload bytes, times. `end_ps`: the sender had its last
-    acknowledgement. `arrived_ps`: the last byte was in place at the destination, which the kernel's
-    TCP does not tell. None: never, or not known."""
-
-    source: int
-    destination: int
-    bytes: int
-    start_ps: int
-    end_ps: int | None
-    arrived_ps: int | None = None
-
-    def since(self, origin_ps: int) -> FlowRow:
-        """With its times counted from there."""
-        end, arrived = (None if at is None else at - origin_ps
-                        for at in (self.end_ps, self.arrived_ps))
-        return self._replace(start_ps=self.start_ps - origin_ps, end_ps=end, arrived_ps=arrived)
 
 
 @dataclass
@@ -162,7 +144,7 @@ class RunData:
     fidelity: Fidelity = field(default_factory=Fidelity)
     totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
     unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
-    flows: list[FlowRow] = field(default_factory=list)  # of jobs that have flows
+    flows: FlowRows = field(default_factory=FlowRows)  # of jobs that have flows
     samples: Samples | None = None  # where the run was asked for them
     observed: Observed | None = None  # the same
     pools: PoolSeries | None = None  # the same

@@ -17,7 +17,8 @@ from loomnet.measures.expert_rounds import (
     RegionSpan,
     kept_maps,
 )
-from loomnet.measures.run_data import FlowRow, RunFault
+from loomnet.measures.flow_rows import FlowRows
+from loomnet.measures.run_data import RunFault
 from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
 from loomnet.running.engine import Engine
@@ -242,8 +243,8 @@ class MoeTraffic:
     def wrong(self) -> int | None:
         return None
 
-    def flows(self) -> list[FlowRow]:
-        return []
+    def flows(self) -> FlowRows:
+        return FlowRows()
 
     def notes(self) -> dict[str, float | int | str | None]:
         refused = [why for region in self.patched if (why := self.core.driver(region).refusal)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from loomnet.measures.flow_rows import FlowRows
 from loomnet.measures.ring_steps import RingSteps
-from loomnet.measures.run_data import FlowRow, RunFault
+from loomnet.measures.run_data import RunFault
 
 
 class RankTraffic:
@@ -30,8 +31,8 @@ class RankTraffic:
     def check(self) -> None:
         """Does nothing: the engine calls no user's code for this traffic."""
 
-    def flows(self) -> list[FlowRow]:
-        return []
+    def flows(self) -> FlowRows:
+        return FlowRows()
 
     def notes(self) -> dict[str, float | int | str | None]:
         return {}

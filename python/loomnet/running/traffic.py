@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 import loomnet._core as _core
 from loomnet.base import bounds
 from loomnet.base.errors import UsageError
@@ -23,8 +25,9 @@ from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
 from loomnet.measures.expert_rounds import ExpertRounds
+from loomnet.measures.flow_rows import FlowRow, FlowRows
 from loomnet.measures.ring_steps import RingSteps
-from loomnet.measures.run_data import FlowRow, Iteration, RunFault
+from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine
 from loomnet.running.engine_numbers import EngineNode
@@ -63,7 +66,7 @@ class Traffic(Protocol):
     def wrong(self) -> int | None:
         """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
         ...
-    def flows(self) -> list[FlowRow]:
+    def flows(self) -> FlowRows:
         """The job's flows so far, where it has any."""
         ...
     def notes(self) -> dict[str, float | int | str | None]:
@@ -200,10 +203,11 @@ class FlowTraffic(CoreTraffic):
     def wrong(self) -> int:
         return self.core.wrong
 
-    def flows(self) -> list[FlowRow]:
-        return [FlowRow(*self._asked[int(flow)], start, end if ok and end >= 0 else None,
-                        arrived if arrived >= 0 else None)
-                for flow, start, end, arrived, _, ok in self.core.results().tolist()]
+    def flows(self) -> FlowRows:
+        found = self.core.results()
+        asked = np.array(self._asked, np.int64)[found["flow"]].T
+        return FlowRows([*asked, found["start_ps"], np.where(found["ok"], found["end_ps"], -1),
+                         found["arrived_ps"]])
 
     def notes(self) -> dict[str, float | int | str | None]:
         return _jitter_note(self._jitter_ps)
@@ -286,12 +290,13 @@ class GraphTraffic(CoreTraffic):
     def wrong(self) -> int:
         return 0
 
-    def flows(self) -> list[FlowRow]:
+    def flows(self) -> FlowRows:
         times = self.core.results().tolist()
-        return [FlowRow(self._placement[task.source], self._placement[task.destination], task.bytes,
-                        begin, acked if acked >= 0 else None, arrived if arrived >= 0 else None)
-                for task, (begin, arrived, acked) in zip(self._graph.tasks, times, strict=True)
-                if task.flow and begin >= 0]
+        return FlowRows.of(
+            FlowRow(self._placement[task.source], self._placement[task.destination], task.bytes,
+                    begin, acked if acked >= 0 else None, arrived if arrived >= 0 else None)
+            for task, (begin, arrived, acked) in zip(self._graph.tasks, times, strict=True)
+            if task.flow and begin >= 0)
 
     def notes(self) -> dict[str, float | int | str | None]:
         never = self._graph.never

@@ -127,7 +127,7 @@ class TrafficPlay(Play):
     def fill(self, data: RunData, origin_ps: int) -> None:
         if self.traffic is None:  # the run was ended while it was being prepared
             return
-        data.flows = [flow.since(origin_ps) for flow in self.traffic.flows()]
+        data.flows = self.traffic.flows().since(origin_ps)
         data.experts = self.traffic.experts()
         data.ring_steps = self.traffic.ring_steps(origin_ps)
         data.wrong = self.traffic.wrong() if self.payload_moves else None

@@ -112,6 +112,8 @@ class VirtualClock:
                for play in plays):
             # Flows run by themselves: no host hears of another's but by packets.
             self.network.use_lookahead()
+        self.network.watch_iterations(
+            bool(self.request.controllers) or self.request.timetable.counts_iterations)
 
     def check(self) -> None:
         """Raises WallTimeError once the run has had its wall time."""
