@@ -5,9 +5,7 @@
 #include <cstring>
 
 #include "bindings/bindings.hpp"
-#include "switch/aggregate/aggregate_batch.hpp"
 #include "switch/forward/forward_batch.hpp"
-#include "switch/symphony/symphony_batch.hpp"
 
 namespace py = pybind11;
 
@@ -45,14 +43,6 @@ py::dict programs_dict() {
   return out;
 }
 
-Ipv6Address address_of(const py::bytes& given) {
-  const std::string_view bytes = given;
-  Ipv6Address address;
-  if (bytes.size() != address.size()) throw std::invalid_argument("hosts: an address has 16 bytes");
-  std::copy(bytes.begin(), bytes.end(), address.begin());
-  return address;
-}
-
 ForwardBatch forward_batch(std::uint32_t generation, std::uint32_t block,
                            const std::vector<std::uint16_t>& own,
                            const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
@@ -64,57 +54,30 @@ ForwardBatch forward_batch(std::uint32_t generation, std::uint32_t block,
   for (const auto usid : own) t.own_un.push_back({block, usid});
   for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
   for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
-  for (const auto& [address, group] : hosts) t.hosts.push_back({address_of(address), group});
+  for (const auto& [address, group] : hosts) t.hosts.push_back({address_of(std::string_view(address)), group});
   t.groups = std::move(groups);
   return t;
 }
 
-AggregateBatch::Job aggregate_job_of(const py::dict& row) {
-  AggregateBatch::Job job;
-  job.job = py::cast<std::uint16_t>(row["job"]);
-  job.scheme = static_cast<aggregate_scheme>(py::cast<std::uint8_t>(row["scheme"]));
-  job.root = static_cast<aggregate_root>(py::cast<std::uint8_t>(row["root"]));
-  job.window = py::cast<std::uint32_t>(row["window"]);
-  job.base = py::cast<std::uint32_t>(row["base"]);
-  job.up = py::cast<SwitchPort>(row["up"]);
-  job.server = address_of(py::cast<py::bytes>(row["server"]));
-  for (const auto& [port, workers] :
-       py::cast<std::vector<std::pair<SwitchPort, std::uint64_t>>>(row["children"])) {
-    job.children.push_back({port, workers});
-  }
-  for (const auto& [hop, port] : py::cast<std::vector<std::pair<std::uint16_t, SwitchPort>>>(row["hops"])) {
-    job.hops.push_back({hop, port});
-  }
-  return job;
+RowValue row_value(const py::handle& value) {
+  if (value.is_none()) return std::monostate{};
+  if (py::isinstance<py::int_>(value) || py::isinstance<py::bool_>(value)) return py::cast<std::uint64_t>(value);
+  if (py::isinstance<py::str>(value) || py::isinstance<py::bytes>(value)) return py::cast<std::string>(value);
+  return py::cast<RowPairs>(value);
 }
 
-using Named = std::pair<std::string_view, SymphonyBatch::Carrier>;
-constexpr Named kCarriers[] = {{"udp", SymphonyBatch::Carrier::udp},
-                               {"tcp", SymphonyBatch::Carrier::tcp},
-                               {"roce", SymphonyBatch::Carrier::roce}};
-
-SymphonyBatch::Rule symphony_rule_of(const py::dict& row) {
-  SymphonyBatch::Rule rule;
-  rule.source = address_of(py::cast<py::bytes>(row["source"]));
-  rule.destination = address_of(py::cast<py::bytes>(row["destination"]));
-  const auto carrier = py::cast<std::string>(row["carrier"]);
-  const auto known = std::ranges::find(kCarriers, std::string_view(carrier), &Named::first);
-  if (known == std::end(kCarriers)) {
-    throw std::invalid_argument("rules: carrier: udp, tcp or roce, not \"" + carrier + "\"");
+ProgramRows program_rows(const py::dict& tables) {
+  ProgramRows found;
+  for (const auto& [name, rows] : tables) {
+    std::vector<ProgramRow>& table = found[py::cast<std::string>(name)];
+    for (const py::handle row : rows) {
+      ProgramRow& made = table.emplace_back();
+      for (const auto& [field, value] : py::cast<py::dict>(row)) {
+        made.values.emplace(py::cast<std::string>(field), row_value(value));
+      }
+    }
   }
-  rule.carrier = known->second;
-  rule.port = py::cast<std::optional<std::uint32_t>>(row["port"]).value_or(SYMPHONY_ANY_PORT);
-  rule.job = py::cast<std::uint16_t>(row["job"]);
-  rule.ring = py::cast<std::uint16_t>(row["ring"]);
-  rule.rank = py::cast<std::uint16_t>(row["rank"]);
-  rule.nranks = py::cast<std::uint16_t>(row["nranks"]);
-  rule.gen = py::cast<std::uint8_t>(row["gen"]);
-  rule.step_bytes = py::cast<std::uint32_t>(row["step_bytes"]);
-  rule.mtu = py::cast<std::uint16_t>(row["mtu"]);
-  const auto base = py::cast<std::optional<std::uint32_t>>(row["base"]);
-  rule.known = base.has_value();
-  rule.base = base.value_or(0);
-  return rule;
+  return found;
 }
 
 }  // namespace
@@ -249,67 +212,27 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
                              })
       .def_readonly("groups", &TableBatch::groups);
   m.def(
-      "forward_tables",
-      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+      "table_batch",
+      [](const std::string& program, std::uint32_t generation, std::uint32_t block,
+         const std::vector<std::uint16_t>& own, const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
          const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
-         std::vector<std::vector<SwitchPort>> groups,
-         std::vector<std::vector<SwitchPort>> replicate) {
-        const ForwardBatch t = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts, std::vector<std::vector<SwitchPort>> groups,
+         std::vector<std::vector<SwitchPort>> replicate, const py::dict& rows) {
+        const ForwardBatch forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+        const ProgramKind& kind = program_kind(program);
+        const ProgramRows tables = program_rows(rows);
+        if (!kind.pack) check_tables(tables, {});
         // The batch was made here and has one owner.
-        auto batch = std::const_pointer_cast<TableBatch>(t.pack());
-        batch->groups = std::move(replicate);
+        auto batch = std::const_pointer_cast<TableBatch>(kind.pack ? kind.pack(forward, tables) : forward.pack());
+        if (!replicate.empty()) batch->groups = std::move(replicate);
         return batch;
       },
-      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("program"), py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
       py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"),
-      py::arg("replicate") = std::vector<std::vector<SwitchPort>>{},
-      "Tables of the forward program and those that fall through to it: uSIDs of one block, host "
-      "routes by ECMP group, and the ports of each group that a replicate verdict may name.");
-  m.def(
-      "aggregate_tables",
-      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
-         std::vector<std::vector<SwitchPort>> groups, const std::vector<py::dict>& jobs) {
-        AggregateBatch batch;
-        batch.forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
-        for (const py::dict& job : jobs) batch.jobs.push_back(aggregate_job_of(job));
-        return std::const_pointer_cast<TableBatch>(batch.pack());
-      },
-      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
-      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
-      "Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, "
-      "2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
-      "(address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.");
-
-  m.def(
-      "symphony_tables",
-      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
-         std::vector<std::vector<SwitchPort>> groups, const std::vector<py::dict>& jobs,
-         const std::vector<py::dict>& rules) {
-        SymphonyBatch batch;
-        batch.forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
-        for (const py::dict& row : jobs) {
-          batch.jobs.push_back({py::cast<std::uint16_t>(row["job"]), py::cast<bool>(row["enable"]),
-                                py::cast<bool>(row["prob"]) ? SYMPHONY_PROB : SYMPHONY_SPACED,
-                                py::cast<std::uint32_t>(row["g"])});
-        }
-        for (const py::dict& row : rules) batch.rules.push_back(symphony_rule_of(row));
-        return std::const_pointer_cast<TableBatch>(batch.pack());
-      },
-      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
-      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
-      py::arg("rules"),
-      "Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', "
-      "'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, "
-      "{'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', "
-      "'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.");
+      py::arg("replicate") = std::vector<std::vector<SwitchPort>>{}, py::arg("rows") = py::dict(),
+      "Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block, host routes by "
+      "ECMP group, and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by "
+      "name, each a list of rows {field: None, number, bytes, text or pairs of numbers}, as its *_batch.hpp has them.");
 
   m.def("switch_programs", programs_dict,
         "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "

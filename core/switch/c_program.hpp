@@ -20,7 +20,7 @@ namespace loomnet {
 //   kName, kSummary, kNeeds; Config and Tables, types; options() -> the kind's options;
 //   own_counters() -> names, "received" first; state() or state(settings) -> layout of its rows;
 //   config(settings) -> Config; tables(batch, ports) -> what its lookups read, unique_ptr<const Tables>;
-//   kernel_rows(batch, ports) -> KernelRows; ingress(config, host, packet, meta) -> ln_verdict.
+//   pack(forward, rows) -> TableBatch, where it has rows of its own; kernel_rows(batch, ports) -> KernelRows; ingress(config, host, packet, meta) -> ln_verdict.
 // With an egress hook also what egress_side.hpp says.
 template <typename Logic>
 class CProgram final : public SwitchProgram {
@@ -173,6 +173,7 @@ class CProgram final : public SwitchProgram {
     kind.state = state_of;
     kind.config = [](const ProgramSettings& s) { return bytes_of(Logic::config(s)); };
     kind.kernel_rows = Logic::kernel_rows;
+    if constexpr (requires { &Logic::pack; }) kind.pack = Logic::pack;
     if constexpr (HasEgress<Logic>) {
       kind.egress_counters = Logic::egress_counters();
       kind.egress_state = Logic::egress_state;

@@ -15,8 +15,11 @@
 
 #include "ebpf/xdp_abi.h"
 #include "switch/program.hpp"
+#include "switch/program_rows.hpp"
 
 namespace loomnet {
+
+struct ForwardBatch;  // switch/forward, of which each program's tables are
 
 using ProgramValue = std::variant<bool, std::int64_t, double, std::string>;
 using ProgramOptions = std::map<std::string, ProgramValue>;
@@ -71,6 +74,8 @@ struct ProgramKind {
   StateLayout (*state)(const ProgramSettings&) = nullptr;
   // struct NAME_config as both builds read it.
   std::vector<std::uint8_t> (*config)(const ProgramSettings&) = nullptr;
+  // Its tables from forward's and its own rows; null: it has none of its own. Throws std::invalid_argument.
+  std::shared_ptr<const TableBatch> (*pack)(const ForwardBatch& forward, const ProgramRows& rows) = nullptr;
   // A batch as rows for the kernel. Throws std::invalid_argument for one that does not fit the switch.
   KernelRows (*kernel_rows)(const TableBatch&, std::size_t ports) = nullptr;
 };

@@ -31,11 +31,11 @@ def added(tmp_path, monkeypatch):
         (tmp_path / "new_system.py").write_text(NEW.replace("MODEL", model))
         monkeypatch.setattr(loomnet.systems, "__path__",
                             [*loomnet.systems.__path__, str(tmp_path)])
-        registry.transports.cache_clear()
+        registry.forget()
 
     yield add
     sys.modules.pop("loomnet.systems.new_system", None)
-    registry.transports.cache_clear()
+    registry.forget()
 
 
 def run(tmp_path, transport):

@@ -17,8 +17,8 @@ from loomnet.faults.timetable import Timetable
 from loomnet.live import flow_agent, kernel_flows, kernel_tcp
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.run import LiveRunner
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.make import make_plan
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 
 

@@ -12,8 +12,8 @@ from loomnet.fabrics.description import figures
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.faults.timetable import Timetable
 from loomnet.live.run import LiveRunner
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.make import make_plan
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 
 

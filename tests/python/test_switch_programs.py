@@ -10,8 +10,8 @@ def network():
 
 
 def tables(generation, groups=()):
-    return _core.forward_tables(
-        generation=generation, block=0xFC000000, own=[], adjacencies=[], fib=[],
+    return _core.table_batch(
+        "forward", generation=generation, block=0xFC000000, own=[], adjacencies=[], fib=[],
         hosts=[(bytes([0xFD] + [0] * 14 + [host]), host) for host in range(4)],
         groups=[[port] for port in range(4)], replicate=list(groups))
 

@@ -9,10 +9,10 @@ import pytest
 import loomnet as ln
 from loomnet import _core
 from loomnet.base.errors import FabricError
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.make import make_plan
-from loomnet.running.engine_settings import program_settings
-from loomnet.running.job_request import JobRequest
-from loomnet.running.rings import epoch_shift, rings_of
+from loomnet.systems.registry import program
+from loomnet.systems.symphony.run import Rings, epoch_shift
 
 STEP = "125 kB"  # of 1 MB round eight ranks
 DCQCN = {"roce": {"cc": "dcqcn"}}  # packets without a congestion control are not ECN-capable
@@ -80,11 +80,11 @@ def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
     plan = make_plan(fabric(rate, delay).program("*", "symphony"))
     for switch in plan.switches:
         assert epoch_shift(switch, plan, {}) == shift
-        settings = program_settings(switch, plan, {})
+        settings = program("symphony").settings(switch, plan, {})
         assert settings == {"shift": shift}
     assert epoch_shift(plan.switches[0], plan, {"roce": {"cnp_gap": "20 ms"}}) == 26
     given = make_plan(fabric(rate, delay).program("*", "symphony", shift=12))
-    assert program_settings(given.switches[0], given, {}) == {"shift": 12}
+    assert program("symphony").settings(given.switches[0], given, {}) == {"shift": 12}
 
 
 def test_the_slowest_link_to_another_switch_makes_an_epoch_long():
@@ -100,7 +100,7 @@ def test_sequence_numbers_of_roce_count_packets_of_the_size_that_the_run_has():
     made = by_sequence(fabric())
     plan, own = make_plan(made), {"payload_mtu": 1024, "initial_psn": 5}
     requests = [JobRequest(job(), tuple(range(8)))]
-    rings = rings_of(plan, requests, {"roce": own})
+    rings = Rings.of(plan, requests, {"roce": own})
     assert rings is not None
     _, rules = rings.rows(plan.switches[0])
     assert {(rule["mtu"], rule["base"], rule["carrier"]) for rule in rules} == {(1024, 5, "roce")}
@@ -212,9 +212,9 @@ def test_a_rule_is_checked_by_the_engine():
     node = network.add_switch(4, program="symphony")
 
     def tables(**wrong):
-        return _core.symphony_tables(
-            generation=1, block=0xFC000000, own=[], adjacencies=[], fib=[], hosts=[], groups=[],
-            jobs=[], rules=[rule | wrong])
+        return _core.table_batch(
+            "symphony", generation=1, block=0xFC000000, own=[], adjacencies=[], fib=[], hosts=[],
+            groups=[], rows={"rules": [rule | wrong]})
 
     with pytest.raises(ValueError, match="row 0: mtu: a power of two of 256 or more, not 1500"):
         network.set_tables(node, tables())

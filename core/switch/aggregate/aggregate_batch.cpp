@@ -143,4 +143,22 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
   }
 }
 
+AggregateBatch::Job aggregate_job_of(const ProgramRow& row) {
+  AggregateBatch::Job job;
+  job.job = row.number<std::uint16_t>("job");
+  job.scheme = static_cast<aggregate_scheme>(row.number<std::uint8_t>("scheme"));
+  job.root = static_cast<aggregate_root>(row.number<std::uint8_t>("root"));
+  job.window = row.number<std::uint32_t>("window");
+  job.base = row.number<std::uint32_t>("base");
+  job.up = row.number<SwitchPort>("up");
+  job.server = address_of(row.text("server"));
+  for (const auto& [port, workers] : row.pairs("children")) {
+    job.children.push_back({static_cast<SwitchPort>(port), workers});
+  }
+  for (const auto& [hop, port] : row.pairs("hops")) {
+    job.hops.push_back({static_cast<std::uint16_t>(hop), static_cast<SwitchPort>(port)});
+  }
+  return job;
+}
+
 }  // namespace loomnet

@@ -8,6 +8,7 @@
 
 #include "ebpf/aggregate_abi.h"
 #include "switch/forward/forward_batch.hpp"
+#include "switch/program_rows.hpp"
 
 namespace loomnet {
 
@@ -52,6 +53,10 @@ struct AggregateBatch {
 // port out of range, a job without workers or that stands twice, a window of 0 or
 // beyond half of the sequence numbers, a worker below two ports. Also what ForwardBatch refuses; a port
 // with two children is refused with the groups.
+// A job from {'job', 'scheme' (aggregate_scheme), 'root' (aggregate_root), 'window' (fragments), 'base', 'up' (port),
+// 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
+AggregateBatch::Job aggregate_job_of(const ProgramRow& row);
+
 void validate(const AggregateBatch& batch, std::size_t ports);
 
 }  // namespace loomnet

@@ -123,12 +123,21 @@ struct AggregateLogic {
     validate(batch, ports);
     return std::make_unique<const AggregateTables>(batch, ports);
   }
+  static std::shared_ptr<const TableBatch> pack(const ForwardBatch& forward, const ProgramRows& rows);
   static KernelRows kernel_rows(const TableBatch& packed, std::size_t ports);
   static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet,
                             const ln_meta& meta) {
     return aggregate_ingress(&config, &host, &packet, &meta);
   }
 };
+
+std::shared_ptr<const TableBatch> AggregateLogic::pack(const ForwardBatch& forward, const ProgramRows& rows) {
+  check_tables(rows, {"jobs"});
+  AggregateBatch batch;
+  batch.forward = forward;
+  for (const ProgramRow& row : rows_of(rows, "jobs")) batch.jobs.push_back(aggregate_job_of(row));
+  return batch.pack();
+}
 
 // All rows have the length of the longest, a job's.
 KernelRows AggregateLogic::kernel_rows(const TableBatch& packed, std::size_t ports) {

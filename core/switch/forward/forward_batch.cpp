@@ -193,4 +193,11 @@ void validate(const ForwardBatch& batch, std::size_t ports) {
   }
 }
 
+Ipv6Address address_of(std::string_view bytes) {
+  Ipv6Address address;
+  if (bytes.size() != address.size()) throw std::invalid_argument("hosts: an address has 16 bytes");
+  std::copy(bytes.begin(), bytes.end(), address.begin());
+  return address;
+}
+
 }  // namespace loomnet

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "packet/ipv6.hpp"
@@ -23,6 +24,9 @@ struct UsidKey {
 
 // Block of plane p: fc00:<p>::/32.
 constexpr std::uint32_t usid_block(unsigned plane) { return 0xfc000000u | (plane & 0xffffu); }
+
+// An address from its 16 bytes. Throws std::invalid_argument.
+Ipv6Address address_of(std::string_view bytes);
 
 struct ForwardBatch {
   struct UsidRoute {

@@ -168,4 +168,37 @@ std::vector<Ipv6Address> symphony_addresses(const SymphonyBatch& batch) {
   return all;
 }
 
+SymphonyBatch::Job symphony_job_of(const ProgramRow& row) {
+  return {row.number<std::uint16_t>("job"), row.number<bool>("enable"),
+          row.number<bool>("prob") ? SYMPHONY_PROB : SYMPHONY_SPACED, row.number<std::uint32_t>("g")};
+}
+
+SymphonyBatch::Rule symphony_rule_of(const ProgramRow& row) {
+  using Named = std::pair<std::string_view, SymphonyBatch::Carrier>;
+  static constexpr Named kCarriers[] = {{"udp", SymphonyBatch::Carrier::udp},
+                                        {"tcp", SymphonyBatch::Carrier::tcp},
+                                        {"roce", SymphonyBatch::Carrier::roce}};
+  SymphonyBatch::Rule rule;
+  rule.source = address_of(row.text("source"));
+  rule.destination = address_of(row.text("destination"));
+  const std::string& carrier = row.text("carrier");
+  const auto known = std::ranges::find(kCarriers, std::string_view(carrier), &Named::first);
+  if (known == std::end(kCarriers)) {
+    throw std::invalid_argument("rules: carrier: udp, tcp or roce, not \"" + carrier + "\"");
+  }
+  rule.carrier = known->second;
+  rule.port = row.number_if<std::uint32_t>("port").value_or(SYMPHONY_ANY_PORT);
+  rule.job = row.number<std::uint16_t>("job");
+  rule.ring = row.number<std::uint16_t>("ring");
+  rule.rank = row.number<std::uint16_t>("rank");
+  rule.nranks = row.number<std::uint16_t>("nranks");
+  rule.gen = row.number<std::uint8_t>("gen");
+  rule.step_bytes = row.number<std::uint32_t>("step_bytes");
+  rule.mtu = row.number<std::uint16_t>("mtu");
+  const auto base = row.number_if<std::uint32_t>("base");
+  rule.known = base.has_value();
+  rule.base = base.value_or(0);
+  return rule;
+}
+
 }  // namespace loomnet

@@ -8,6 +8,7 @@
 
 #include "ebpf/symphony_abi.h"
 #include "switch/forward/forward_batch.hpp"
+#include "switch/program_rows.hpp"
 
 namespace loomnet {
 
@@ -53,6 +54,12 @@ struct SymphonyBatch {
 // twice, a rank of no ring, a ring too long for its numbers to be compared. Also what ForwardBatch
 // refuses.
 void validate(const SymphonyBatch& batch, std::size_t ports);
+
+// A job from {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}.
+SymphonyBatch::Job symphony_job_of(const ProgramRow& row);
+// A rule from {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job',
+// 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.
+SymphonyBatch::Rule symphony_rule_of(const ProgramRow& row);
 
 // Rules as both builds read them, in the order of batch.rules.
 std::vector<symphony_rule> symphony_rules(const SymphonyBatch& batch);

@@ -51,6 +51,7 @@ struct SymphonyLogic {
     validate(batch, ports);
     return std::make_unique<const Tables>(batch);
   }
+  static std::shared_ptr<const TableBatch> pack(const ForwardBatch& forward, const ProgramRows& rows);
   static KernelRows kernel_rows(const TableBatch& packed, std::size_t ports);
   static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet, const ln_meta&) {
     return symphony_ingress(&config, &host, &packet);
@@ -98,6 +99,15 @@ struct SymphonyLogic {
 };
 
 // All rows have the length of the longest, a rule's.
+std::shared_ptr<const TableBatch> SymphonyLogic::pack(const ForwardBatch& forward, const ProgramRows& rows) {
+  check_tables(rows, {"jobs", "rules"});
+  SymphonyBatch batch;
+  batch.forward = forward;
+  for (const ProgramRow& row : rows_of(rows, "jobs")) batch.jobs.push_back(symphony_job_of(row));
+  for (const ProgramRow& row : rows_of(rows, "rules")) batch.rules.push_back(symphony_rule_of(row));
+  return batch.pack();
+}
+
 KernelRows SymphonyLogic::kernel_rows(const TableBatch& packed, std::size_t ports) {
   const SymphonyBatch batch = SymphonyBatch::unpack(packed);
   validate(batch, ports);

@@ -52,14 +52,12 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
-    "aggregate_tables",
     "assign_circuits",
     "check_switch_program",
     "circuit_map",
     "congestion_controls",
     "demand_report",
     "fluid_ring",
-    "forward_tables",
     "map_ports",
     "monotonic_ns",
     "pair_demand",
@@ -70,7 +68,7 @@ __all__: list[str] = [
     "queue_disciplines",
     "register_congestion_control",
     "switch_programs",
-    "symphony_tables",
+    "table_batch",
     "testing",
     "transports",
     "weighted_seconds",
@@ -1883,21 +1881,6 @@ class HostRoutes:
         To an address by these ports of the host of that number; none: its own route goes.
         """
 
-def aggregate_tables(
-    *,
-    generation: int,
-    block: int,
-    own: collections.abc.Sequence[int],
-    adjacencies: collections.abc.Sequence[tuple[int, int]],
-    fib: collections.abc.Sequence[tuple[int, int]],
-    hosts: collections.abc.Sequence[tuple[bytes, int]],
-    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
-    jobs: collections.abc.Sequence[dict],
-) -> TableBatch:
-    """
-    Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, 2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
-    """
-
 def assign_circuits(
     demand: collections.abc.Sequence[int],
     free: collections.abc.Sequence[int],
@@ -1955,21 +1938,6 @@ def fluid_ring(
 ) -> tuple[float, float, float]:
     """
     One ring all-reduce as fluid over uplinks that its ranks share; times are in steps. (time to the end, mean of the steps between foremost and rearmost rank, share of the time of flows that they were called ahead). `gap` 0: none is called ahead. ValueError names a setting out of range.
-    """
-
-def forward_tables(
-    *,
-    generation: int,
-    block: int,
-    own: collections.abc.Sequence[int],
-    adjacencies: collections.abc.Sequence[tuple[int, int]],
-    fib: collections.abc.Sequence[tuple[int, int]],
-    hosts: collections.abc.Sequence[tuple[bytes, int]],
-    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
-    replicate: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
-) -> TableBatch:
-    """
-    Tables of the forward program and those that fall through to it: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name.
     """
 
 def map_ports(
@@ -2043,7 +2011,8 @@ def switch_programs() -> dict:
     {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.
     """
 
-def symphony_tables(
+def table_batch(
+    program: str,
     *,
     generation: int,
     block: int,
@@ -2052,11 +2021,11 @@ def symphony_tables(
     fib: collections.abc.Sequence[tuple[int, int]],
     hosts: collections.abc.Sequence[tuple[bytes, int]],
     groups: collections.abc.Sequence[collections.abc.Sequence[int]],
-    jobs: collections.abc.Sequence[dict],
-    rules: collections.abc.Sequence[dict],
+    replicate: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
+    rows: dict = {},
 ) -> TableBatch:
     """
-    Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.
+    Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by name, each a list of rows {field: None, number, bytes, text or pairs of numbers}, as its *_batch.hpp has them.
     """
 
 def transports() -> dict:

@@ -9,9 +9,11 @@ from pydantic import Field, StrictBool, field_validator, model_validator
 from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.spec import given
+from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Size, Time
 from loomnet.jobs.edges import Pair, chain
 from loomnet.jobs.model import Count, Job, check_meshed
+from loomnet.jobs.of_systems import RING
 from loomnet.jobs.options import RingOptions, RoundOptions, TransportName
 
 MOST_CHANNELS = 64  # rings of a collective
@@ -70,7 +72,7 @@ class RingCollective(Collective):
 
     @model_validator(mode="after")
     def _in_a_ring(self) -> RingCollective:
-        if self.allreduce == "ina":
+        if self.allreduce != RING:
             for name in ("channels", "queue_pair", "whole_steps", "step_jitter", "first_step",
                          "new_communicator_every"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -89,17 +91,17 @@ class AllReduce(RingCollective):
     ring, or with allreduce="ina" by the switches."""
 
     kind: ClassVar[str] = "all_reduce"
-    sums: ClassVar[bool] = True
+    reduces: ClassVar[bool] = True
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
 
     @model_validator(mode="after")
     def _a_value_to_sum(self) -> AllReduce:
-        if self.allreduce == "ina" and self.size.bytes < 4:
-            raise UsageError('size: switches sum values of 4 B; with allreduce="ina" give 4 B or '
-                             "more")
+        if self.allreduce != RING and self.size.bytes < 4:
+            raise UsageError("size: switches sum values of 4 B; with "
+                             f'allreduce="{self.allreduce}" give 4 B or more')
         return self
 
 
@@ -109,7 +111,7 @@ class AllToAll(Collective):
     kind: ClassVar[str] = "all_to_all"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RoundOptions]) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
@@ -123,7 +125,7 @@ class AllGather(RingCollective):
     kind: ClassVar[str] = "all_gather"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
 
 
@@ -133,7 +135,7 @@ class ReduceScatter(RingCollective):
     kind: ClassVar[str] = "reduce_scatter"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
 
 
@@ -143,7 +145,7 @@ class Broadcast(Collective):
     kind: ClassVar[str] = "broadcast"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RoundOptions]) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
@@ -156,7 +158,7 @@ class Reduce(Collective):
     kind: ClassVar[str] = "reduce"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RoundOptions]) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
@@ -170,7 +172,7 @@ class SendRecv(Collective):
     kind: ClassVar[str] = "send_recv"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RoundOptions]) -> None: ...
 
 

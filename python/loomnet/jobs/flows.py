@@ -16,6 +16,7 @@ from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
+from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
 from loomnet.jobs.collectives import Collective
@@ -54,7 +55,7 @@ class Permutation(_Pairwise, Collective):
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc", *,
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT, *,
                  shift: int | Literal["random"] = 1, seed: int = 0,
                  **rest: Unpack[RoundOptions]) -> None: ...
 
@@ -79,7 +80,7 @@ class Incast(_Pairwise, Collective):
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc", *,
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT, *,
                  receiver: int = 0, **rest: Unpack[RoundOptions]) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:

@@ -15,6 +15,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, how_many, quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
 from loomnet.base.spec import given
+from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.model import Job, check_places, check_ranks
@@ -97,7 +98,7 @@ class ConnectionMatrix(GraphJob):
     start_unit: Time | None = given(default=None, converter=_time_or_none)
 
     @constructor
-    def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
+    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
                  start_unit: Time | str | None = None, **rest: Unpack[NamedOptions]) -> None: ...
 
     def graph(self) -> TaskGraph:
@@ -145,7 +146,7 @@ class Trace(GraphJob):
     dims: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=16)] | None = None
 
     @constructor
-    def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
+    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
                  groups: str | Path | None = None, peak_tflops: float | None = None,
                  memory_bandwidth: Rate | str | None = None, dims: Sequence[int] | None = None,
                  **rest: Unpack[NamedOptions]) -> None: ...

@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    PrivateAttr,
     StrictBool,
     StrictStr,
     field_validator,
@@ -26,10 +27,12 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, other_than_a_file
 from loomnet.base.spec import Spec, given
+from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Time, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, Pair, ring
+from loomnet.jobs.of_systems import RING, allreduce_name, job_options
 from loomnet.jobs.options import JobOptions
 from loomnet.jobs.training_script import check_training_script
 
@@ -113,16 +116,18 @@ class Job(Spec):
     ranks, unless one of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
-    `allreduce`: who sums in all-reduces: the ranks, round a "ring", or with "ina" the switches that
-    run the program "aggregate". `server`: the host of its parameter server, which finishes the sums
-    that switches do not; None: the hosts of role server in turn, or without one the host of rank 0.
+    `allreduce`: who sums in all-reduces: the ranks, round a "ring", or a system by its name: with
+    "ina" the switches that run the program "aggregate". Systems have options of their own, which
+    any job takes by name and `option()` reads: with "ina" `server`, the host of its parameter
+    server, which finishes the sums that switches do not; None: the hosts of role server in turn, or
+    without one the host of rank 0.
     """
 
     kind: ClassVar[str] = "job"
-    # Whether switches can sum for such a job, and the error for a job they cannot sum for.
-    sums: ClassVar[bool] = False
-    no_sums: ClassVar[str] = 'allreduce="ina": the job has no all-reduce; leave it out'
-    transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one
+    # Whether others than its ranks can sum for such a job, and why not.
+    reduces: ClassVar[bool] = False
+    no_reduce: ClassVar[str] = "the job has no all-reduce; leave it out"
+    transport: StrictStr = TRANSPORT  # by name; systems.registry knows whether there is such a one
     ranks: Count | None = None
     name: Annotated[str, AfterValidator(_name)] | None = None
     start: Annotated[Time, AfterValidator(_start)] = given(default=Time("0 s"), converter=Time)
@@ -131,16 +136,15 @@ class Job(Spec):
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
         default="auto", converter=_stall)
-    allreduce: Literal["ring", "ina"] = Field(default="ring", repr=False)
-    server: StrictStr | None = Field(default=None, repr=False)
+    allreduce: Annotated[StrictStr, AfterValidator(allreduce_name)] = Field(
+        default=RING, repr=False)
     queue_pairs: Any = Field(default=None, repr=False)
+    _own: dict[str, Any] = PrivateAttr(default_factory=dict)  # options of systems
 
     @model_validator(mode="after")
     def _there_yet(self) -> Job:
-        if self.allreduce == "ina" and not self.sums:
-            raise UsageError(self.no_sums)
-        if self.server is not None and self.allreduce != "ina":
-            raise UsageError('server= goes with allreduce="ina"')
+        if self.allreduce != RING and not self.reduces:
+            raise UsageError(f'allreduce="{self.allreduce}": {self.no_reduce}')
         if self.queue_pairs is not None:
             raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not supported yet; leave "
                              "it out")
@@ -152,6 +156,23 @@ class Job(Spec):
             raise UsageError(f"stop={self.stop} is not after start={self.start}: nothing of the "
                              "job could begin; give a later stop")
         return self
+
+    def construct(self, args: tuple[Any, ...], values: dict[str, Any]) -> None:
+        known: Mapping[str, Any] = {}
+        if not values.keys() <= type(self).model_fields.keys():
+            known = job_options()
+        own = {name: values.pop(name) for name in list(values) if name in known}
+        super().construct(args, values)
+        self._own = own
+        for name, value in own.items():
+            try:
+                known[name].check(self, value)
+            except UsageError as error:
+                raise UsageError(f"{type(self).__name__}: {error}") from None
+
+    def option(self, name: str) -> Any:
+        """The value of a system's option."""
+        return self._own.get(name, job_options()[name].default)
 
     @property
     def first_ps(self) -> int:
@@ -241,7 +262,7 @@ class TorchJob(Job):
     """
 
     kind: ClassVar[str] = "torch"
-    sums: ClassVar[bool] = True
+    reduces: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path = given(converter=Path, kw_only=False)
     args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = given(

@@ -20,6 +20,7 @@ from loomnet.base.units import Size, Time, size_or_none, time_or_none
 from loomnet.jobs.model import Count, Job, check_meshed
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.moe_models import MOE_MODELS
+from loomnet.jobs.of_systems import RING
 from loomnet.jobs.options import ModelOptions
 
 VALUE_BYTES = 4  # gradients are float32
@@ -117,7 +118,7 @@ class ModelJob(Job):
         return super().__new__(cls)
 
     kind: ClassVar[str] = "model"
-    sums: ClassVar[bool] = True
+    reduces: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("model",)
     model: Annotated[str | None, BeforeValidator(_model)] = Field(default=None, kw_only=False)
     iterations: Count = 10
@@ -201,7 +202,7 @@ class ModelJob(Job):
 
     def describe(self) -> str:
         of = self.model or "a model"
-        how = "summed by switches" if self.allreduce == "ina" else f"over {self.transport}"
+        how = "summed by switches" if self.allreduce != RING else f"over {self.transport}"
         return (f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
                 f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) {how}")
 

@@ -15,6 +15,7 @@ from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.base.spec import given
+from loomnet.base.transport_names import ONE_PATH
 from loomnet.base.units import Rate, Size, Time, rate_or_none, size_or_none, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.edges import Pair
@@ -76,7 +77,7 @@ class MoeJob(Job):
     kind: ClassVar[str] = "moe"
     positional: ClassVar[tuple[str, ...]] = ("model",)
     model: Annotated[str, BeforeValidator(_model)] = Field(kw_only=False)
-    transport: Any = "roce"
+    transport: Any = ONE_PATH
     iterations: Count = 4
     data: Degree | None = None
     tensor: Degree | None = None
@@ -97,7 +98,7 @@ class MoeJob(Job):
     circuits: CircuitControl | None = Field(default=DEFAULT_CIRCUITS, repr=False)
 
     @constructor
-    def __init__(self, model: str, *, transport: TransportName = "roce", iterations: int = 4,
+    def __init__(self, model: str, *, transport: TransportName = ONE_PATH, iterations: int = 4,
                  compute: Time | str | None = None, scale: float = 1.0,
                  **rest: Unpack[ExpertOptions]) -> None: ...
 

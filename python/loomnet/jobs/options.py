@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
+from loomnet.base.transport_names import TransportName as TransportName
 from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.circuit_control import CircuitControl
-
-# A transport of a plug-in has a name of its own; editors offer those of Loomnet.
-TransportName = Literal["mrc", "roce", "tcp", "gloo"] | str
 
 
 class NamedOptions(TypedDict, total=False):
@@ -22,8 +20,7 @@ class NamedOptions(TypedDict, total=False):
     hosts: Sequence[str] | None
     alone: bool
     stall_timeout: Time | str | None
-    allreduce: Literal["ring", "ina"]
-    server: str | None
+    allreduce: str
 
 
 class JobOptions(NamedOptions, total=False):

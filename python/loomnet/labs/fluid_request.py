@@ -32,9 +32,9 @@ def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequ
                 raise UsageError(f"{where}: {name}: {option}= steers packets, which are not there; "
                                  "leave it out")
     for asked in request.jobs:
-        if asked.server is not None:
-            raise UsageError(f'{where}: allreduce="ina" sums packets in switches; use '
-                             'allreduce="ring"')
+        if any(part.on_packets and part.carries(asked) for part in request.parts):
+            raise UsageError(f'{where}: allreduce="{asked.job.allreduce}" sums packets in '
+                             'switches; use allreduce="ring"')
         if transport(asked.job.transport).sprays:
             raise UsageError(f"{where}: {asked.job.transport} sends each packet by another path, "
                              "and a flow has one; use transport roce or tcp")

@@ -23,9 +23,8 @@ from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.binding_limits import small_queues, small_windows
-from loomnet.labs.silent_rings import silent_rings
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import HalfLinkPlan, Plan
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
@@ -53,7 +52,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
             *_slow_links(request.plan),
             *small_windows(request, clock),
             *small_queues(request.plan),
-            *silent_rings(request),
+            *(line for part in request.parts for line in part.lint()),
             *_large_captures(request),
             *_long_waits(request, clock),
         )

@@ -11,10 +11,11 @@ from loomnet.base.errors import UsageError
 from loomnet.jobs.collectives import COLLECTIVES
 from loomnet.jobs.model import TorchJob
 from loomnet.jobs.model_job import ModelJob
+from loomnet.jobs.of_systems import RING
 from loomnet.labs.foresight import most_flows
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine_settings import staging_for
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
@@ -43,10 +44,8 @@ def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
     found = [Need("the fabric", PER_LINK * len(plan.links), "hosts, planes or switches")]
     for asked in request.jobs:
         found += _needs_of_job(plan, asked, payload=payload, clock=clock)
-        sums = request.sums if isinstance(asked.job, TorchJob) else None
-        if sums is not None and asked.server is not None:
-            each = sums.staging_bytes(asked.number)
-            found.append(Need("staging of sums", len(asked.placement) * each, "ina's window"))
+        found += [Need(need.what, need.bytes, need.lower) for part in request.parts
+                  if part.carries(asked) for need in part.memory(asked, payload=payload)]
     return sorted(found, key=lambda need: -need.resident)
 
 
@@ -55,12 +54,8 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
-    if isinstance(job, ModelJob) and job.allreduce == "ina":
-        found.append(Need(f"{ranks} queue pairs", ranks * transport("ina").queue_pair_bytes,
-                          f"{name}.ranks"))
-        if payload:  # each of an iteration's buckets twice: the values and their sum
-            found.append(Need("tensors", 2 * ranks * job.gradients.bytes,
-                              f"{name}.size or {name}.ranks"))
+    if isinstance(job, ModelJob) and job.allreduce != RING:
+        pass  # the part that makes its sums says what it needs
     elif isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes

@@ -50,29 +50,6 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
     return placed
 
 
-def servers(jobs: Sequence[Job], fabric: Fabric, placed: Sequence[Sequence[int]]
-            ) -> list[int | None]:
-    """Host number of each job's parameter server: None where switches do not sum for it. Raises
-    UsageError for a host that is not there."""
-    if not any(job.allreduce == "ina" for job in jobs):
-        return [None] * len(jobs)  # without a list of the hosts, of which there may be a million
-    own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
-    found: list[int | None] = []
-    for job, hosts in zip(jobs, placed, strict=True):
-        if job.allreduce != "ina":
-            found.append(None)
-        elif job.server is not None:
-            number = fabric.host_number(job.server)
-            if number is None:
-                raise UsageError(f'{type(job).__name__}.server: no host "{job.server}"'
-                                 f"{did_you_mean(job.server, fabric.hosts)}")
-            found.append(number)
-        else:
-            before = sum(each is not None for each in found)
-            found.append(own[before % len(own)] if own else hosts[0])
-    return found
-
-
 def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence[list[int]]) -> str:
     """Why no host is left for a job, and how to leave one."""
     text = f"{_shown(job)}: every host has another job; "

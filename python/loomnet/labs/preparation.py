@@ -3,7 +3,7 @@ anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,19 @@ from loomnet.faults.timetable import Timetable
 from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.jobs.model_job import ModelJob
-from loomnet.labs.placement import job_names, placements, servers
-from loomnet.labs.run_bounds import check_model_payload, check_run, check_stop
+from loomnet.labs.placement import job_names, placements
+from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
-from loomnet.running.rings import rings_of
-from loomnet.running.sums import sums_of
-from loomnet.systems.registry import carriers_of, check, transport, transports
+from loomnet.systems.registry import carriers_of, check, parts_of, transport, transports
+from loomnet.systems.system import RunPart
 
 OFF = "off"
 MOST_DILATION = 10**9
@@ -121,7 +120,6 @@ def prepare(
         check(job, clock)
         if isinstance(job, ModelJob):
             check_priority("ModelJob.priority", job.priority, clock)
-            check_model_payload(job, payload=bool(options.get("payload", False)))
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
                          "gaps_ps= out, or run one job")
@@ -154,23 +152,23 @@ def prepare(
             number=number,
             name=name,
             placement=tuple(hosts),
-            server=server,
             script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
             stall_after=job.stall_after(timetable.longest_fault()),
             start_ps=job.start.count,
             stop_ps=None if job.stop is None else job.stop.count,
             gaps_ps=tuple(gaps),
         )
-        for number, (job, name, hosts, server) in enumerate(
-            zip(jobs, names, placed, servers(jobs, fabric, placed), strict=True))
+        for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))
     )
+    parts = parts_of(plan, requests, options)
     for asked in requests:
         _check_addresses(plan, asked)
+        if (part := _carrying(parts, asked)) is not None:
+            part.check(asked, payload=bool(options.get("payload", False)))
     return RunRequest(
         plan=plan,
         jobs=requests,
-        sums=sums_of(plan, requests, options),
-        rings=rings_of(plan, requests, options),
+        parts=parts,
         timetable=timetable,
         faults=tuple(faults),
         label="",
@@ -181,6 +179,11 @@ def prepare(
         options=options,
         controllers=tuple(each.made(plan) for each in controllers),
     )
+
+
+def _carrying(parts: Iterable[RunPart], asked: JobRequest) -> RunPart | None:
+    """The part that makes a job's all-reduces; None where its ranks do."""
+    return next((part for part in parts if part.carries(asked)), None)
 
 
 def _check_addresses(plan: Plan, asked: JobRequest) -> None:
@@ -207,14 +210,12 @@ def result_of(
     edges = job.edges(list(asked.placement))
     others = [edge for each in request.jobs if each is not asked
               for edge in each.job.edges(list(each.placement))]
-    summed = None if asked.server is None else (*asked.hosts, asked.server)
-    capacity = {
-        w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of,
-                                            others=others)
-        if summed is None else
-        expected.sum_capacity(request.plan, summed, w.states, w.dead)
-        for w in data.windows
-    }
+    part = _carrying(request.parts, asked)
+    capacity = {}
+    for w in data.windows:
+        own = None if part is None else part.capacity(asked, w.states, w.dead)
+        capacity[w.phase] = own if own is not None else expected.expected_capacity(
+            request.plan, edges, w.states, w.dead, of=of, others=others)
     planned = [fault.phase for fault in request.faults if fault.phase]
     phases = measure.phases_of(data, capacity, settle.count, planned)
     return Result(request.plan, data, phases, label, job.transport,

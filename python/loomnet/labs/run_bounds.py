@@ -9,7 +9,6 @@ from typing import Any
 from loomnet.base.bounds import (
     MOST_COLLECTIVE,
     MOST_ROUNDS,
-    MOST_SUMMED_PAYLOAD,
     MOST_TIME,
     check_job_bytes,
     hours,
@@ -74,16 +73,6 @@ def _check_model(job: ModelJob) -> None:
         raise UsageError(
             f"ModelJob.buckets: one of {Size.of(max(job.bucket_bytes))} is above "
             f"{MOST_COLLECTIVE}, the largest collective; give more buckets"
-        )
-
-
-def check_model_payload(job: ModelJob, *, payload: bool) -> None:
-    """Raises UsageError for a bucket of more real values than switches sum in one tensor."""
-    largest = Size.of(max(job.bucket_bytes))
-    if payload and job.allreduce == "ina" and largest > MOST_SUMMED_PAYLOAD:
-        raise UsageError(
-            f"ModelJob.buckets: one of {largest} is above {MOST_SUMMED_PAYLOAD}, the most that "
-            "switches sum with payload=True; give more buckets"
         )
 
 

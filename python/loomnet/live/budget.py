@@ -4,8 +4,8 @@ it starts."""
 from __future__ import annotations
 
 from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 

@@ -24,11 +24,11 @@ from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity, ProcessorWait
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.play import Play
 from loomnet.running.recording import Recording
@@ -68,7 +68,7 @@ class LiveClock:
         self.tcp = KernelTcp.wanted_by(request)
         self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
                              options=request.options, seed=request.seed,
-                             sums=request.sums, rings=request.rings, dilation=request.dilation)
+                             parts=request.parts, dilation=request.dilation)
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)
@@ -260,8 +260,8 @@ class LiveClock:
         notes |= self.engine.transport_notes()
         for play in plays:
             notes |= play.notes()
-        if self.engine.sums is not None:
-            notes |= self.engine.sums.notes
+        for part in self.engine.parts:
+            notes |= part.notes()
         behind = [play.fell_behind for play in plays if play.fell_behind]
         return Fidelity(
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],

@@ -17,9 +17,9 @@ from loomnet.base.errors import UnavailableError
 from loomnet.measures.flow_rows import FlowRow, FlowRows
 from loomnet.measures.run_data import HostSeries, Interval, RunFault
 from loomnet.measures.samples import Sampler, Samples
+from loomnet.plans.job_request import JobRequest
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.running.traffic import Round, begun_before, check_begun, rounds_of, stop_at
 

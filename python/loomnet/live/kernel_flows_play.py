@@ -7,7 +7,7 @@ from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.plays import HostsClock, Stall, stalled
 from loomnet.measures.run_data import Ending, RunData
 from loomnet.measures.samples import Sampler
-from loomnet.running.job_request import JobRequest
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.play import Play
 from loomnet.running.request import RunRequest
 from loomnet.running.traffic import as_iterations

@@ -11,9 +11,9 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
+from loomnet.base.transport_names import LIVE_MTU
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
-from loomnet.systems.tcp import LIVE_MTU
 
 DEFAULT = "cubic"
 _OPTIONS = ("cc", "mtu", "ecn")

@@ -30,10 +30,10 @@ from loomnet.live.lateness import lateness_bound_ps
 from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
 from loomnet.live.panel_faces import PanelFaces
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
 
 T = TypeVar("T")
 # Frames to it get the address of the host's port that they come out at (core/live/live_loop.cpp).
@@ -183,8 +183,9 @@ class LiveNetwork:
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self._reboot(change.node)
-                with self.held() if self.engine.sums is not None else contextlib.nullcontext():
-                    batches = self.engine.tables_after(change)  # hosts' sums may move with it
+                with self.held() if any(part.moves_hosts for part in self.engine.parts) else \
+                        contextlib.nullcontext():
+                    batches = self.engine.tables_after(change)
                 self._set_tables(batches)
             elif isinstance(change, CircuitChange):
                 self._route(self.engine.panels.patch(change, self.held))
@@ -286,7 +287,7 @@ class LiveNetwork:
 
     def forget(self, asked: JobRequest) -> None:
         """The job is over: switches sum for it no more, and its slots are free."""
-        self._set_tables(self.engine.forget_sums(asked))
+        self._set_tables(self.engine.forget(asked))
 
     def _set_tables(self, batches: list[tuple[SwitchPlan, Any]]) -> None:
         for switch, tables in batches:

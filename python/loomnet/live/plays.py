@@ -10,7 +10,7 @@ from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
 from loomnet.live.ranks_stall import RanksStall
 from loomnet.measures.columns import as_rows
 from loomnet.measures.run_data import RunData, RunFault
-from loomnet.running.job_request import JobRequest
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_play import TorchPlay
@@ -55,7 +55,7 @@ class Stall:
 
 def stalled(play: Play) -> str:
     return (f"no operation finished and no payload arrived for {play.asked.stall_after} "
-            f"(stall_timeout){play.engine.sums_wait(play.asked)}")
+            f"(stall_timeout){play.engine.stall(play.asked)}")
 
 
 class LiveTraffic(TrafficPlay):
@@ -160,7 +160,7 @@ class LiveTorch(TorchPlay):
         if self.left is None:
             if not self.stall.over(self.clock.now_ps, lambda: self.run_counters()["payload"]):
                 return None
-            return self.everybody(f"{self.stall.reason}{self.engine.sums_wait(self.asked)}"
+            return self.everybody(f"{self.stall.reason}{self.engine.stall(self.asked)}"
                                   f"{self.ranks.apart(self.operations)}{self.ranks.departed}")
         if time.monotonic() - self.left > EXIT_S:
             return self.everybody(

@@ -24,7 +24,6 @@ from loomnet.measures.run_data import RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import snapshot_times
 from loomnet.processes.interrupts import Interrupts
-from loomnet.running.pool_watch import pools_step
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
 from loomnet.running.run_options import check_options
@@ -32,7 +31,7 @@ from loomnet.systems.registry import option_tables, transport
 
 LEAST_EVERY_PS = 5 * 10**9  # wall time between two calls of a controller in Python
 # Wall time: each slot is a system call of about a microsecond, and a pool may have thousands.
-LEAST_POOLS_PS = 20 * 10**9
+LEAST_STEP_PS = 20 * 10**9
 LEAST_SAMPLE_PS = 10**9  # wall time: each look at the queues takes the loop from its packets
 
 
@@ -61,10 +60,10 @@ class LiveRunner:
             raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two samples "
                              f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
         snapshot_times(request.options)
-        pools = pools_step(request)
-        if pools is not None and pools.count * request.dilation < LEAST_POOLS_PS:
-            raise UsageError(f"run: pools={pools}: live, two samples are {Time.of(LEAST_POOLS_PS)} "
-                             "of wall time or more apart")
+        for option, step in filter(None, (part.step for part in request.parts)):
+            if step.count * request.dilation < LEAST_STEP_PS:
+                raise UsageError(f"run: {option}={step}: live, two samples are "
+                                 f"{Time.of(LEAST_STEP_PS)} of wall time or more apart")
         Observed.of(request.options, None if sampler is None else sampler.samples.every_ps)
         for seat in request.controllers:
             seat.least_ps = round(LEAST_EVERY_PS / request.dilation)

@@ -70,4 +70,4 @@ class FlowRows(Sequence[FlowRow]):
                           None if arrived < 0 else arrived - origin)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FlowRows) and list(self) == list(other)
+        return isinstance(other, (FlowRows, list)) and list(self) == list(other)

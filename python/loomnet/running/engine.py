@@ -24,20 +24,19 @@ from loomnet.jobs.model import Job
 from loomnet.jobs.task_graph import PASSED_OVER
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
 from loomnet.plans.usid_plan import PlanePaths
 from loomnet.plugins.failures import Pending
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
-from loomnet.running.engine_settings import link_config, program_settings
+from loomnet.running.engine_settings import link_config
 from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
-from loomnet.running.job_request import JobRequest
 from loomnet.running.leaf_spares import LeafSpares
-from loomnet.running.rings import Rings
-from loomnet.running.sums import Sums
-from loomnet.systems.registry import carriers_of, transport
+from loomnet.systems.registry import carriers_of, program, transport
+from loomnet.systems.system import RunPart
 from loomnet.systems.transport import Notes, Transport
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
@@ -56,10 +55,10 @@ class Engine:
 
     def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
                  options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
-                 seed: int | None = None, sums: Sums | None = None,
-                 rings: Rings | None = None, dilation: float = 1.0, fluid: bool = False) -> None:
+                 seed: int | None = None, parts: Sequence[RunPart] = (), dilation: float = 1.0,
+                 fluid: bool = False) -> None:
         self.plan = plan
-        self.sums = sums
+        self.parts = tuple(parts)
         self.live = live
         self.plugins = Pending()  # exceptions of plug-ins that events of the engine call
         jobs = tuple(jobs)
@@ -74,7 +73,7 @@ class Engine:
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         # Live, packets of hosts' kernels need routes beside those that go by uSIDs.
-        self.tables = EngineTables(plan, sums, rings, routed=live or not (
+        self.tables = EngineTables(plan, self.parts, routed=live or not (
             self.transports and all(each.by_usids for each in self.transports)))
         self._spares = LeafSpares(plan)
         self._ways: dict[int, _core.ListedWays] = {}
@@ -102,8 +101,6 @@ class Engine:
             patched=any(job.patches for job in jobs))
         # Of two hosts: the queue pairs of the first to the second, each with its transport.
         self._between: dict[tuple[int, int], list[tuple[int, Transport]]] = {}
-        # Of each job whose sums switches make: its workers' queue pairs and its server's.
-        self._summing: dict[int, list[tuple[EngineNode, int]]] = {}
         if isinstance(plan, PartialPlan):
             self._wire_by_tier(plan)
         else:
@@ -226,12 +223,13 @@ class Engine:
     # --- switches ---------------------------------------------------------------------------------
     def program_settings(self, switch: SwitchPlan) -> dict[str, Any]:
         """Options of a switch's program in this run."""
-        return program_settings(switch, self.plan, self._given)
+        return program(switch.program).settings(switch, self.plan, self._given)
 
     def tables_after(self, change: RouteChange | SwitchChange) -> Batches:
-        """Which switches get which tables by this change; hosts' sums move with their routes."""
-        if isinstance(change, RouteChange) and self.sums is not None:
-            self._move_sums(self.sums.rerouted(change.tables))
+        """Which switches get which tables by this change; parts move with the routes."""
+        if isinstance(change, RouteChange):
+            for part in self.parts:
+                part.on_routes(self, change.tables)
         return self.tables.after(change)
 
     @cached_property
@@ -264,9 +262,9 @@ class Engine:
         (there, planes), (back, far_planes) = (
             self._paths(source, destination, by), self._paths(destination, source, by))
         first, last = self._node[source], self._node[destination]
-        self._flow += 1
-        for ends, own in (((first, local, last, remote, self._flow, there, back), planes),
-                          ((last, remote, first, local, self._flow, back, there), far_planes)):
+        flow = self.next_flow()
+        for ends, own in (((first, local, last, remote, flow, there, back), planes),
+                          ((last, remote, first, local, flow, back, there), far_planes)):
             self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own,
                                     at_ps=asked.start_ps)
         if source == destination:
@@ -338,52 +336,19 @@ class Engine:
             self.connect(asked, hosts[a], numbers[a, b], hosts[b], numbers[b, a])
         return numbers
 
-    def sum_shape(self, asked: JobRequest) -> tuple[int, int, bool] | None:
-        """What a job whose sums switches make must know of them: int32 in a fragment, window,
-        whether exponents are carried; None for any other job."""
-        if self.sums is None or asked.server is None:
-            return None
-        assert self.sums.pool is not None
-        return self.sums.pool.values, self.sums.jobs[asked.number].window, self.sums.exponents
+    def carrying(self, asked: JobRequest) -> RunPart | None:
+        """The part that makes a job's all-reduces; None where its ranks do."""
+        return next((part for part in self.parts if part.carries(asked)), None)
 
-    def connect_sums(self, asked: JobRequest) -> list[int]:
-        """Connects a job's parameter server and the queue pair of each rank by which switches sum
-        for it; returns the numbers, by rank."""
-        assert self.sums is not None and asked.server is not None
-        job = self.sums.jobs[asked.number]
-        server = self._node[asked.server]
-        own = self.network.reserve_qps(server, 1)
-        ends: list[tuple[int | None, int]] = list(enumerate(asked.placement))
-        if self.sums.finished_by_servers:
-            ends.append((None, asked.server))
-        numbers = []
-        for rank, host in ends:
-            node = self._node[host]
-            number = own if rank is None else self.network.reserve_qps(node, 1)
-            self._flow += 1
-            rows = job.paths(self.plan.planes)
-            self.network.connect_qp(
-                node, number, server, own, self._flow, rows, rows, job=asked.number,
-                transport="ina", group=job.member(rank), at_ps=asked.start_ps)
-            self._summing.setdefault(asked.number, []).append((node, number))
-            if rank is not None:
-                numbers.append(number)
-        return numbers
+    def next_flow(self) -> int:
+        """A number that no queue pair has for its flow."""
+        self._flow += 1
+        return self._flow
 
-    def _move_sums(self, jobs: Iterable[int]) -> None:
-        """Hosts of these jobs send by the trees that they have now."""
-        assert self.sums is not None
-        for number in jobs:
-            job = self.sums.jobs[number]
-            for node, qp in self._summing.get(number, ()):
-                self.network.set_paths(node, qp, job.paths(self.plan.planes))
-                self.network.set_trees(node, qp, job.hops)
-
-    def forget_sums(self, asked: JobRequest) -> Batches:
-        """The job is over: tables of its switches without it, so that its slots are free."""
-        if self.sums is None or (job := self.sums.jobs.pop(asked.number, None)) is None:
-            return []
-        return self.tables.again({node for tree in job.trees for node in tree.places})
+    def forget(self, asked: JobRequest) -> Batches:
+        """The job is over: tables of switches that hold something for it, without it."""
+        return [batch for part in self.parts
+                if (switches := part.forget(self, asked)) for batch in self.tables.again(switches)]
 
     def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
         """Connects a queue pair of a job between two hosts. Returns its number at the source,
@@ -468,14 +433,6 @@ class Engine:
         circle = [self.planned(half).name for half in self.network.pause_cycle()]
         return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
 
-    def sums_wait(self, asked: JobRequest) -> str:
-        """Of a job that has stalled: what the sums need that switches make for it; or nothing."""
-        if self.sums is None or (job := self.sums.jobs.get(asked.number)) is None:
-            return ""
-        server = self.plan.hosts[job.server].name
-        if not job.trees:
-            return f"; no plane joins its hosts and {server} any more, by which switches sum for it"
-        if self.sums.finished_by_servers:
-            return f"; its sums need its parameter server on {server}"
-        roots = ", ".join(self.plan.topology.names[tree.root] for tree in job.trees)
-        return f"; its sums are made at {roots}, and SwitchML does not survive their reboot"
+    def stall(self, asked: JobRequest) -> str:
+        """Of a job that has stalled: what parts of the run say that it waits for; or nothing."""
+        return "".join(part.stall(asked) for part in self.parts)

@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import loomnet._core as _core
-from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
-from loomnet.plans.sum_pool import PROGRAM as SUMMING
-from loomnet.running.rings import PROGRAM as ALIGNING
-from loomnet.running.rings import epoch_shift
-
-
-def program_settings(switch: SwitchPlan, plan: Plan, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a switch's program: those that were given, and what only a run, of these options,
-    knows."""
-    if switch.program == SUMMING:
-        return dict(switch.options) | {"hop": switch.number}
-    if switch.program == ALIGNING:
-        return {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
-    return dict(switch.options)
+from loomnet.plans.model import HalfLinkPlan, Plan
 
 
 def link_config(half: HalfLinkPlan) -> _core.LinkConfig:

@@ -4,27 +4,25 @@ each switch's program. Used by both clocks."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import loomnet._core as _core
 from loomnet.faults.timetable import RouteChange, SwitchChange
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import Plan, SwitchPlan
-from loomnet.plans.sum_pool import PROGRAM as SUMMING
-from loomnet.running.rings import PROGRAM as ALIGNING
-from loomnet.running.rings import Rings
-from loomnet.running.sums import Sums
+from loomnet.systems.registry import program
+from loomnet.systems.system import RunPart
 
 Batches = list[tuple[SwitchPlan, _core.TableBatch]]
 
 
 class EngineTables:
-    """`sums`, `rings`: of jobs that switches sum for or keep together. `routed`: switches have
-    routes to hosts; packets that go by uSIDs alone need none."""
+    """`parts`: of the run, whose rows programs ask for. `routed`: switches have routes to hosts;
+    packets that go by uSIDs alone need none."""
 
-    def __init__(self, plan: Plan, sums: Sums | None, rings: Rings | None, *, routed: bool) -> None:
-        self._plan, self._sums, self._rings, self._routed = plan, sums, rings, routed
+    def __init__(self, plan: Plan, parts: Sequence[RunPart], *, routed: bool) -> None:
+        self._plan, self._parts, self._routed = plan, parts, routed
         self._addresses = {host.number: ipaddress.ip_address(host.address).packed
                            for host in plan.hosts}
         self._generation: dict[int, int] = {}
@@ -44,21 +42,14 @@ class EngineTables:
             rows["hosts"] = [(self._addresses[host], group) for host, group in routes.items()
                              if group >= 0]
             rows["groups"] = [list(group) for group in routes.groups]
-        if switch.program == SUMMING and self._sums is not None:
-            rows["jobs"] = self._sums.rows(switch)
-        if switch.program == ALIGNING and self._rings is not None:
-            rows["jobs"], rows["rules"] = self._rings.rows(switch)
-        return self._packed(switch, **rows)
+        return self._packed(switch, rows=dict(
+            program(switch.program).rows(switch, self._parts)), **rows)
 
-    def _packed(self, switch: SwitchPlan, *, jobs: Any = (), rules: Any = (), **rows: Any
-                ) -> _core.TableBatch:
-        common = {"generation": self._generation[switch.number], "block": switch.usids.block,
-                  "own": [], "adjacencies": [], "fib": [], "hosts": [], "groups": []} | rows
-        if switch.program == SUMMING:
-            return _core.aggregate_tables(**common, jobs=jobs)
-        if switch.program == ALIGNING:
-            return _core.symphony_tables(**common, jobs=jobs, rules=rules)
-        return _core.forward_tables(**common)
+    def _packed(self, switch: SwitchPlan, **rows: Any) -> _core.TableBatch:
+        none: dict[str, Any] = {"own": [], "adjacencies": [], "fib": [], "hosts": [], "groups": []}
+        return _core.table_batch(
+            switch.program, generation=self._generation[switch.number], block=switch.usids.block,
+            **(none | rows))
 
     def after(self, change: RouteChange | SwitchChange) -> Batches:
         """Which switches get which tables by this change."""

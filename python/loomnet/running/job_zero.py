@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loomnet.jobs.training_script import steps_by_text
-from loomnet.running.job_request import JobRequest
+from loomnet.plans.job_request import JobRequest
 
 
 class JobZero:

@@ -6,11 +6,11 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.jobs.model_job import ModelJob
+from loomnet.plans.job_request import JobRequest
 from loomnet.plugins.failures import Pending
 from loomnet.plugins.priorities import Message, priority_made, priority_of
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
-from loomnet.running.job_request import JobRequest
 from loomnet.running.rank_traffic import RankTraffic
 
 
@@ -68,15 +68,8 @@ class Asker:
 def bucket_sums(engine: Engine, asked: JobRequest, job: ModelJob, *, payload: bool
                 ) -> _core.RingSums | _core.SwitchSums:
     """How the job's buckets are summed, with its queue pairs connected."""
-    shape = engine.sum_shape(asked)
-    if shape is not None:
-        values, window, exponents = shape
-        switched = _core.SwitchSums(
-            engine.network, job=asked.number, hosts=engine.nodes(asked.placement), values=values,
-            window=window, exponents=exponents, payload=payload)
-        for rank, number in enumerate(engine.connect_sums(asked)):
-            switched.set_sum_pair(rank, number)
-        return switched
+    if (part := engine.carrying(asked)) is not None:
+        return part.bucket_sums(engine, asked, payload=payload)
     carrier = engine.carrier(job)
     sums = _core.RingSums(
         engine.network, job=asked.number, hosts=engine.nodes(asked.placement),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loomnet.base.names import in_quotes, joined_ranks
+from loomnet.base.transport_names import GLOO
 from loomnet.jobs.model import TorchJob
 
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # PyTorch's: "0" keeps all backends of others out
@@ -26,7 +27,7 @@ def asked_for(notes: Sequence[tuple[str, str]], job: TorchJob, *, made: bool) ->
     if not backends:
         return "made no process group"
     asked = f"asked for {' and '.join(map(_backend, backends))}"
-    if not job.map_backend and any("gloo" in each for each in backends):
+    if not job.map_backend and any(GLOO in each for each in backends):
         asked += ", and map_backend=False leaves gloo to PyTorch"
     return asked
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import loomnet._core as _core
 from loomnet.measures.run_data import RunData
+from loomnet.plans.job_request import JobRequest
 from loomnet.processes.folder import Folder
 from loomnet.running.engine import Engine
 from loomnet.running.engine_numbers import EngineNode
-from loomnet.running.job_request import JobRequest
 
 MOST_PROFILE_SLICES = 100_000  # of one rank
 MOST_PROFILE_BYTES = 512 << 20  # of one file

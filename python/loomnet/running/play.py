@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from loomnet.fabrics.link_settings import Frames
 from loomnet.faults.timetable import Window
 from loomnet.measures.run_data import Ending, Iteration, RunData, RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 from loomnet.systems.transport import Notes, Transport

@@ -17,12 +17,11 @@ from loomnet.base.wall_time import over_text
 from loomnet.faults.model import Fault
 from loomnet.faults.timetable import Timetable
 from loomnet.measures.run_data import Iteration, RunData
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Seat
 from loomnet.processes.folder import Folder
-from loomnet.running.job_request import JobRequest
-from loomnet.running.rings import Rings
-from loomnet.running.sums import Sums
+from loomnet.systems.system import RunPart
 
 if TYPE_CHECKING:
     from loomnet.running.recording import Recording
@@ -59,8 +58,7 @@ class RunRequest:
     max_wall_of_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     fluid: bool = False  # links are shared max-min by flows, without packets
-    sums: Sums | None = None  # None: no job has switches that sum
-    rings: Rings | None = None  # None: no switch keeps rings together
+    parts: tuple[RunPart, ...] = ()  # that systems have in the run
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
     controllers: tuple[Seat, ...] = ()  # fresh, as the timetable is

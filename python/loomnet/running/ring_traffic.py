@@ -6,8 +6,8 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.jobs.collectives import RingCollective
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
 
 # Queue pairs that the steps between two neighbours take in turn. A step waits until its own has
 # nothing under way; by so many steps a rank is never ahead of its acknowledgements.

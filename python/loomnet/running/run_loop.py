@@ -16,24 +16,24 @@ from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState, snapshot_times
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
 from loomnet.plugins.failures import PluginInterrupted
 from loomnet.running.control import Control, Controls, Faults, Snapshots
-from loomnet.running.job_request import JobRequest
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
-from loomnet.running.pool_watch import PoolWatch
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
+from loomnet.systems.given import PartClock
 
 T = TypeVar("T")
 
 PROGRESS_S = 0.25
 
 
-class Clock(PlayClock, Protocol):
+class Clock(PlayClock, PartClock, Protocol):
     """How time passes on the network of a run. Times are the engine's, in picoseconds."""
 
     def start(self, plays: Sequence[Play]) -> None:
@@ -91,9 +91,6 @@ class Clock(PlayClock, Protocol):
     def interrupted(self) -> str:
         """What a run that Ctrl-C or a signal ended gives as its reason."""
         ...
-    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
-        """Fields of the state of a switch's program: an array of all rows each."""
-        ...
     @property
     def trouble(self) -> str | None:
         """What is wrong with the network itself; None: nothing."""
@@ -132,7 +129,7 @@ class RunLoop:
         every = None if sampler is None else sampler.samples.every_ps
         self.observed = Observed.of(request.options, every)
         self.observer = None if self.observed is None else Observer(clock, self.observed)
-        self.pools = PoolWatch.of(request, clock)
+        self.watches = [watch for part in request.parts if (watch := part.watch(clock)) is not None]
         self.began = self.reported = time.monotonic()
         self.counted = False  # captures know the first job's start
 
@@ -205,8 +202,8 @@ class RunLoop:
             ends.append(due)
         if self.sampler is not None and self.lead.origin_ps is not None:
             ends.append(self.lead.origin_ps + self.sampler.due_ps)
-        if self.pools is not None and self.lead.origin_ps is not None:
-            ends.append(self.lead.origin_ps + self.pools.due_ps)
+        if self.lead.origin_ps is not None:
+            ends += [self.lead.origin_ps + watch.due_ps for watch in self.watches]
         return max(min(ends, default=FOREVER), self.clock.now_ps)
 
     def next_change(self) -> int | None:
@@ -230,7 +227,7 @@ class RunLoop:
                 play.end("failed", late)
             return
         self.look_at_queues()
-        self.look_at_pools()
+        self.look_by_watches()
         if not self.counted and self.lead.origin_ps is not None:
             self.counted = True
             self.clock.count_from(self.lead.origin_ps)
@@ -314,12 +311,13 @@ class RunLoop:
             if self.observer is not None:
                 self.observer.take(self.lead.now())
 
-    def look_at_pools(self) -> None:
-        """Before jobs that are over leave their slots: what they hold now is theirs."""
-        pools, origin = self.pools, self.lead.origin_ps
-        if pools is not None and origin is not None and \
-                self.clock.now_ps - origin >= pools.due_ps:
-            pools.take(self.lead.now(), self.playing)
+    def look_by_watches(self) -> None:
+        """Before jobs that are over are forgotten: what switches hold now is theirs."""
+        if (origin := self.lead.origin_ps) is None:
+            return
+        for watch in self.watches:
+            if self.clock.now_ps - origin >= watch.due_ps:
+                watch.take(self.lead.now(), {play.asked.number for play in self.playing})
 
     def report(self) -> None:
         wall = time.monotonic()
@@ -352,9 +350,10 @@ class RunLoop:
             "earlier_snapshots": {} if self.snapshots is None else self.snapshots.taken,
             "samples": None if self.sampler is None else self.sampler.samples,
             "observed": self.observed,
-            "pools": None if self.pools is None else self.pools.series,
             "deterministic": self.clock.deterministic,
         }
+        for watch in self.watches:
+            shared |= watch.found()
         found = []
         for play in self.plays:
             own = play.origin_ps

@@ -11,11 +11,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.faults.timetable import LinkState
 from loomnet.measures.switch_state import SwitchState, switch_named
+from loomnet.plans.job_request import ONLY_JOB
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.running.engine import Engine
 from loomnet.running.play import Play
-
-ONLY_JOB = "job"  # name of the only job of a run that has none
 
 
 class SeenClock(Protocol):

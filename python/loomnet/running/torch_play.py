@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Ending, RunData
-from loomnet.running.job_request import JobRequest
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_ranks import RankJob
@@ -85,5 +85,6 @@ class TorchPlay(Play):
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
         data.no_iterations = self.ranks.no_iterations
-        data.experts = self.ranks.experts()
+        for name, value in self.ranks.found_by_parts().items():
+            setattr(data, name, value)
         data.ring_steps = self.ranks.ring_steps(origin_ps)

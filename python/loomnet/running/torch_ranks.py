@@ -18,9 +18,9 @@ from loomnet.base import rank_environment as rank_env
 from loomnet.base.names import how_many, joined_ranks
 from loomnet.base.torch_versions import TRIED, untried
 from loomnet.jobs.model import TorchJob
-from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.processes.rank_watch import (
     StackFile,
     ask_all,
@@ -32,12 +32,9 @@ from loomnet.processes.rank_watch import (
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
-from loomnet.running.job_request import JobRequest
 from loomnet.running.job_zero import JobZero
 from loomnet.running.off_network import asked_for, off_network
-from loomnet.running.rank_regions import RankRegions, ServerRanks
 from loomnet.running.request import RunRequest
-from loomnet.running.rings import PROGRAM as ALIGNING
 from loomnet.systems.transport import Notes
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
@@ -61,26 +58,24 @@ class RankJob:
         self.engine, self.request, self.job = engine, request, asked.job
         self.asked, self.placement = asked, asked.placement
         world = len(self.placement)
-        sums = engine.sums.staging(asked.number) if engine.sums and asked.server is not None else {}
-        servers = ServerRanks(engine, asked)
-        self.regions = None if self.job.circuits is None else RankRegions(
-            engine, asked, servers, live=engine.live)
-        self.servers = servers.environment(
-            0 if self.regions is None else self.regions.size, self.job.circuits)
+        part = engine.carrying(asked)
+        summing = {} if part is None else part.bridge_options(asked)
+        self.works = [work for each in engine.parts
+                      if (work := each.rank_work(engine, asked)) is not None]
         self.bridges = [
             _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
-                             channels=16, job=asked.number, **staging_for(engine.plan), **sums,
-                             queue_pairs=1 if self.regions is None else self.regions.queue_pairs)
+                             channels=16, job=asked.number, **staging_for(engine.plan), **summing,
+                             queue_pairs=max([1, *(work.queue_pairs for work in self.works)]))
             for rank, host in enumerate(self.placement)]
         self.carrier = engine.carrier(self.job)
-        if self.regions is not None:
-            self.regions.connect(self.bridges)
+        if connecting := [work for work in self.works if work.connects]:
+            for work in connecting:
+                work.connect(self.bridges)
         elif self.carrier is not None:  # else stock Gloo takes the ranks' bytes
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.bridges[rank].bind(peer, number, self.bridges[peer].key)
-        if sums:
-            for rank, number in enumerate(engine.connect_sums(asked)):
-                self.bridges[rank].bind_sum(number)
+        if part is not None:
+            part.bind_ranks(engine, asked, self.bridges)
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
@@ -105,14 +100,13 @@ class RankJob:
         return ("no torch.optim.Optimizer has stepped in rank 0; loomnet.torch.step() in the "
                 "script marks a step")
 
-    def experts(self) -> ExpertRounds | None:
-        """What the controllers of the job's circuits did, where it has some."""
-        if self.regions is None:
-            return None
+    def found_by_parts(self) -> dict[str, Any]:
+        """What parts of the run have seen of the ranks, by the names of RunData's fields."""
         origin = self.origin_ps or 0
         ends = [at - origin for _, at in self.steps[0]]
-        found = self.regions.experts(origin, list(itertools.pairwise(ends)))
-        found.gates = self.regions.trace()
+        found: dict[str, Any] = {}
+        for work in self.works:
+            found |= work.found(origin, list(itertools.pairwise(ends)))
         return found
 
     @property
@@ -122,7 +116,7 @@ class RankJob:
         own = self.carrier
         shown = own is not None and self.request.options.get(own.model, {}).get("identity")
         return own is not None and (shown not in (None, "none") or any(
-            switch.program == ALIGNING for switch in self.engine.plan.switches))
+            part.reads_steps for part in self.engine.parts))
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         """Of ranks that report them; the job's communicators are channels 0, 1, …"""
@@ -130,7 +124,7 @@ class RankJob:
                                 sum(bridge.steps_unlogged for bridge in self.bridges))
 
     def notes(self) -> Notes:
-        """What the report's fidelity says of the job's sums by switches and of its circuits."""
+        """What the report's fidelity says of the job."""
         found: Notes = {}
         if version := untried():
             found["an untried PyTorch"] = (f"{version}; Loomnet is tried with {TRIED[0]} to "
@@ -144,8 +138,8 @@ class RankJob:
             if self._stopping:
                 found["stop"] = ("its time came, and no rank heard of it: ranks end after a step, "
                                  "and none was marked")
-        if self.regions is not None and (why := self.regions.refusal()):
-            found["circuits refused"] = why
+        for work in self.works:
+            found |= work.notes()
         return found
 
     # --- processes --------------------------------------------------------------------------------
@@ -183,9 +177,10 @@ class RankJob:
                     rank_env.MAP_BACKEND: "1" if mapped else "0",
                     rank_env.HASH_EVERY: str(HASH_EVERY),
                     rank_env.RING_STEPS: "1" if self.marks_ring_steps else "0",
-                    rank_env.SERVERS: self.servers,
                     rank_env.SCRIPT_TIME: script_time,
                     rank_env.CUDA: self.job.cuda,
+                    **{name: text for work in self.works
+                       for name, text in work.environment.items()},
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")

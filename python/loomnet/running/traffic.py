@@ -22,19 +22,17 @@ from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.graphs import ConnectionMatrix, Trace
 from loomnet.jobs.model import Job
 from loomnet.jobs.model_job import ModelJob
-from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.flow_rows import FlowRow, FlowRows
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine
 from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.engine_settings import staging_for
-from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
-from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
 from loomnet.running.ring_traffic import connect_steps, ring_settings
 from loomnet.systems.transport import LIMITED_BY
@@ -95,6 +93,8 @@ class CollectiveTraffic(RankTraffic):
         settings: dict[str, Any] = dict(staging_for(engine.plan))
         if isinstance(job, RingCollective):
             settings |= ring_settings(engine, asked, job)
+        if (part := engine.carrying(asked)) is not None:
+            settings |= part.core_options(asked)
         self.core = _core.CollectiveTraffic(
             engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
             bytes=job.size.bytes, repeat=job.repeat,
@@ -102,16 +102,14 @@ class CollectiveTraffic(RankTraffic):
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
-            await_sends=carrier is None or carrier.await_sends, sums=engine.sum_shape(asked),
-            **settings)
+            await_sends=carrier is None or carrier.await_sends, **settings)
         for channel in range(settings.get("channels", 1)):
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.core.set_queue_pair(rank, peer, number, channel)
             if isinstance(job, RingCollective) and job.queue_pair == "per-step":
                 connect_steps(engine, asked, self.core, channel)
-        if asked.server is not None:
-            for rank, number in enumerate(engine.connect_sums(asked)):
-                self.core.set_sum_pair(rank, number)
+        if part is not None:
+            part.bind(engine, asked, self.core)
         self.core.start()
 
     def wrong(self) -> int:
@@ -330,8 +328,9 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
         return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
     if isinstance(job, ModelJob):
         return ModelTraffic(engine, asked, job, start_ps, payload=payload)
-    if isinstance(job, MoeJob):
-        return MoeTraffic(engine, asked, job, start_ps)
+    for part in engine.parts:
+        if (own := part.traffic(engine, asked, start_ps)) is not None:
+            return own
     if isinstance(job, Trace) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from loomnet.base.units import Time
 from loomnet.measures.run_data import Ending, RunData, RunFault
-from loomnet.running.job_request import JobRequest
+from loomnet.plans.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.traffic import Traffic, as_iterations, start_traffic
@@ -51,9 +51,9 @@ class TrafficPlay(Play):
     def payload_moves(self) -> bool:
         """Whether real bytes are moved, which are compared on arrival. Live they cost the engine's
         thread lateness, so lengths are the default."""
-        sums = self.request.sums if self.asked.server is not None else None
+        part = self.engine.carrying(self.asked)
         return bool(self.request.options.get("payload", False)) or (
-            sums is not None and sums.have_bytes)
+            part is not None and part.has_bytes(self.asked))
 
     @property
     def origin_ps(self) -> int:
@@ -173,11 +173,11 @@ class VirtualTraffic(TrafficPlay):
         over = stall is not None and self.now() - self.progress_ps >= stall
         if idle and (over or stall is None):
             return (f"nothing left to happen at {Time.of(self.now())} and the job is not done"
-                    f"{self.engine.sums_wait(self.asked)}")
+                    f"{self.engine.stall(self.asked)}")
         if stall is not None and over:
             return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
                     f"the network delivers nothing{self.engine.deadlock()}"
-                    f"{self.engine.sums_wait(self.asked)}")
+                    f"{self.engine.stall(self.asked)}")
         return None
 
 

@@ -15,12 +15,12 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.congestions import failure_of
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
@@ -84,7 +84,7 @@ class VirtualClock:
         self.labels = {} if request.fluid else model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
         self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
-                             sums=request.sums, rings=request.rings, fluid=request.fluid,
+                             parts=request.parts, fluid=request.fluid,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         self.network = self.engine.network
         if request.recording is not None:
@@ -170,7 +170,7 @@ class VirtualClock:
         return self.engine.panels.operate(panel, request)[0]
 
     def forget(self, asked: JobRequest) -> None:
-        for switch, tables in self.engine.forget_sums(asked):
+        for switch, tables in self.engine.forget(asked):
             self.network.set_tables(self.engine.node(switch.number), tables)
 
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
@@ -218,8 +218,8 @@ class VirtualClock:
         notes |= {**self.labels, **self.engine.transport_notes()}
         for play in plays:
             notes |= play.notes()
-        if self.engine.sums is not None:
-            notes |= self.engine.sums.notes
+        for part in self.engine.parts:
+            notes |= part.notes()
         return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
                         emulated_ps=lead.length_ps, notes=notes)
 

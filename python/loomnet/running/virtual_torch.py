@@ -12,9 +12,9 @@ from loomnet.base import rank_environment as rank_env
 from loomnet.base.names import joined_ranks
 from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.measures.run_data import RunData, RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.processes.journal import RunLock
 from loomnet.processes.rank_watch import SILENCE_S, Movement
-from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_play import TorchPlay
@@ -231,7 +231,7 @@ class VirtualTorch(TorchPlay):
             else:
                 stall = self.asked.stall_after
                 return self.everybody(f"no operation finished for {stall} (stall_timeout)"
-                                      f"{self.engine.deadlock()}{self.engine.sums_wait(self.asked)}")
+                                      f"{self.engine.deadlock()}{self.engine.stall(self.asked)}")
         wall = self.torch.stall_wall
         # Emulated time that goes with the machine's clock is no movement.
         seen = (now - self.clock.ranks.raced_ps, self.works, payload, len(self.iterations))

@@ -5,27 +5,66 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.jobs.collectives import RingCollective
 from loomnet.jobs.model import Job
+from loomnet.jobs.of_systems import RING
+from loomnet.plans.job_request import JobRequest
+from loomnet.plans.model import Plan
+from loomnet.systems.system import JobOption, Program, RunPart
 from loomnet.systems.transport import Transport
 
-_OTHERS = ("registry", "transport")
+_PLAIN = Program()
+
+_OTHERS = ("registry", "system", "transport")
 
 
 @functools.cache
-def transports() -> Mapping[str, Transport]:
-    """Every transport by its name, in alphabetical order."""
+def _rows(kind: str) -> tuple[Any, ...]:
+    """What all systems have under this name, in the alphabetical order of their modules."""
     package = importlib.import_module("loomnet.systems")
-    found = {}
+    found: list[Any] = []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         if entry.name not in _OTHERS:
             module = importlib.import_module(f"loomnet.systems.{entry.name}")
-            found |= {each.name: each for each in getattr(module, "TRANSPORTS", ())}
-    return found
+            found += getattr(module, kind, ())
+    return tuple(found)
+
+
+def forget() -> None:
+    """Systems are looked for again, where the package has got another folder."""
+    _rows.cache_clear()
+
+
+def transports() -> Mapping[str, Transport]:
+    """Every transport by its name."""
+    return {each.name: each for each in _rows("TRANSPORTS")}
+
+
+def program(name: str) -> Program:
+    """The switch program of that name, in a run."""
+    return next((each for each in _rows("PROGRAMS") if each.name == name), _PLAIN)
+
+
+def job_options() -> Mapping[str, JobOption]:
+    """Options that jobs have by systems, by their names."""
+    return {each.name: each for each in _rows("JOB_OPTIONS")}
+
+
+def reducers() -> Mapping[str, type[RunPart]]:
+    """Parts that make jobs' all-reduces, by `allreduce=`."""
+    return {each.allreduce: each for each in _rows("RUN_PARTS") if each.allreduce is not None}
+
+
+def parts_of(plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+             ) -> tuple[RunPart, ...]:
+    """The parts that systems have in a run. Raises UsageError."""
+    found = (each.of(plan, requests, options) for each in _rows("RUN_PARTS"))
+    return tuple(each for each in found if each is not None)
 
 
 def transport(name: str) -> Transport:
@@ -34,11 +73,12 @@ def transport(name: str) -> Transport:
 
 
 def carriers_of(jobs: Iterable[Job]) -> list[Transport]:
-    """The transports that jobs ask for, each once: their own, and that of switches that sum."""
-    names = dict.fromkeys(job.transport for job in jobs)
-    if any(job.allreduce == "ina" for job in jobs):
-        names["ina"] = None
-    return [transport(name) for name in names]
+    """The transports that jobs ask for, each once: their own, and those of their all-reduces."""
+    jobs = list(jobs)
+    names = [job.transport for job in jobs]
+    names += [by.transport for name, by in reducers().items()
+              if by.transport is not None and any(job.allreduce == name for job in jobs)]
+    return [transport(name) for name in dict.fromkeys(names)]
 
 
 def option_tables() -> tuple[str, ...]:
@@ -56,9 +96,10 @@ def check(job: Job, clock: str) -> None:
     if (model := known[job.transport].model) not in known:
         raise UsageError(f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
                          f'"{model}", which is not registered{did_you_mean(model, known)}')
-    if clock == "live" and job.allreduce == "ina" and known[job.transport].stock_gloo:
-        raise UsageError(f'{type(job).__name__}: allreduce="ina": live, "{job.transport}" is stock '
-                         'Gloo, whose sums no switch makes; give transport="mrc" or "roce"')
+    if clock == "live" and job.allreduce != RING and known[job.transport].stock_gloo:
+        raise UsageError(f'{type(job).__name__}: allreduce="{job.allreduce}": live, '
+                         f'"{job.transport}" is stock Gloo, whose sums no switch makes; give '
+                         'transport="mrc" or "roce"')
     if isinstance(job, RingCollective) and job.queue_pair == "per-step":
         able = [name for name, each in known.items() if each.renews]
         if job.transport not in able:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
+from loomnet.base.transport_names import LIVE_MTU
 from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
@@ -20,7 +21,6 @@ from loomnet.systems.transport import (
 )
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
-LIVE_MTU = 3400
 SEND_BUFFER, RECEIVE_BUFFER = 4_194_304, 6_291_456  # Linux's most of tcp_wmem and tcp_rmem
 ETHERNET_BYTES = 14
 IP_TCP_BYTES = 40 + 20 + 12  # IPv6, TCP, time stamps

@@ -14,6 +14,9 @@ from loomnet.systems.mixnet.drift import Drift as Drift
 from loomnet.systems.mixnet.fabric import NETWORKS as NETWORKS
 from loomnet.systems.mixnet.figures import circuits_figure as circuits_figure
 from loomnet.systems.mixnet.figures import strip_figure as strip_figure
+from loomnet.systems.mixnet.run import Experts
 from loomnet.systems.mixnet.topoopt import topoopt_links as topoopt_links
 from loomnet.systems.mixnet.weights import PUBLISHED as PUBLISHED
 from loomnet.systems.mixnet.weights import read_weights as read_weights
+
+RUN_PARTS = (Experts,)

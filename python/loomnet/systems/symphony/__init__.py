@@ -24,7 +24,12 @@ from loomnet.systems.symphony.pictures import GainRow as GainRow
 from loomnet.systems.symphony.pictures import gain_figure as gain_figure
 from loomnet.systems.symphony.pictures import marks_figure as marks_figure
 from loomnet.systems.symphony.pictures import steps_figure as steps_figure
+from loomnet.systems.symphony.program import Symphony
+from loomnet.systems.symphony.run import Rings
 from loomnet.systems.symphony.witness import STEP as STEP
 from loomnet.systems.symphony.witness import SeenMark as SeenMark
 from loomnet.systems.symphony.witness import departures as departures
 from loomnet.systems.symphony.witness import marks_seen as marks_seen
+
+PROGRAMS = (Symphony(),)
+RUN_PARTS = (Rings,)

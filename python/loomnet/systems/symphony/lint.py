@@ -4,29 +4,30 @@ control. Such a run ends well and says nothing of marks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Size
 from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
-from loomnet.running.job_request import JobRequest
-from loomnet.running.request import RunRequest
-from loomnet.running.rings import PROGRAM, ring_ways
+from loomnet.plans.job_request import JobRequest
+from loomnet.plans.model import Plan
 from loomnet.systems.registry import transport
+from loomnet.systems.symphony.ways import PROGRAM, ring_ways
 from loomnet.systems.transport import Transport
 
 _FEW_UNITS = 1000  # of progress, 65,536 to a step: as tau less than a packet of most steps
 _NEAR = 0.05  # of a step: padding of its bytes
 
 
-def silent_rings(request: RunRequest) -> Iterator[str]:
+def silent_rings(plan: Plan, jobs: Sequence[JobRequest], options: Mapping[str, Any]
+                 ) -> Iterator[str]:
     """A line for each job with a ring whose steps the fabric's switches cannot read."""
-    programs = {each.options: dict(each.options) for each in request.plan.switches
+    programs = {each.options: dict(each.options) for each in plan.switches
                 if each.program == PROGRAM}
     said = [line for asked in programs.values() if asked.get("enable", True)
-            for job in request.jobs if ring_ways(job) and _tracked(job, asked)
-            for line in (*_of_job(job, asked, request), *_short_distance(asked))]
+            for job in jobs if ring_ways(job) and _tracked(job, asked)
+            for line in (*_of_job(job, asked, plan, options), *_short_distance(asked))]
     yield from dict.fromkeys(said)
 
 
@@ -35,14 +36,15 @@ def _tracked(job: JobRequest, asked: Mapping[str, Any]) -> bool:
     return not names or job.name in names
 
 
-def _of_job(asked: JobRequest, program: Mapping[str, Any], request: RunRequest) -> Iterator[str]:
+def _of_job(asked: JobRequest, program: Mapping[str, Any], plan: Plan, options: Mapping[str, Any]
+            ) -> Iterator[str]:
     identity = program.get("identity", "hdr")
     carrier = transport(asked.job.transport)
     model = carrier.model
-    own = request.options.get(model, {})
+    own = options.get(model, {})
     written = own.get("identity", "none")
     known = carrier.step_identities
-    numbered = carrier.sequence_numbers(own, request.plan) is not None
+    numbered = carrier.sequence_numbers(own, plan) is not None
     reads = f'program "{PROGRAM}" reads ring steps by identity="{identity}"'
     if identity in ("hdr", "sport") and written != identity:
         if identity in known:

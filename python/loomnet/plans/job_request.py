@@ -10,6 +10,8 @@ from loomnet.base.units import Time
 from loomnet.jobs.model import Job
 from loomnet.processes.folder import Folder
 
+ONLY_JOB = "job"  # name of the only job of a run that has none
+
 
 @dataclass(frozen=True)
 class JobRequest:
@@ -21,8 +23,7 @@ class JobRequest:
     without a finished operation or iteration after which the engine ends the job ("stalled", one
     error); None: never. `start_ps`: emulated time from the run's begin to the job's; `stop_ps`: to
     when it begins nothing new; None: it ends by itself. `gaps_ps`: compute times of another run
-    that are replayed. `server`: host number of the parameter server of a job whose sums
-    switches make; None: of any other.
+    that are replayed.
     """
 
     job: Job
@@ -34,7 +35,6 @@ class JobRequest:
     start_ps: int = 0
     stop_ps: int | None = None
     gaps_ps: tuple[Any, ...] = ()
-    server: int | None = None
 
     @property
     def begins_for_ps(self) -> int | None:

@@ -4,16 +4,25 @@ servers are told."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import loomnet._core as _core
+from loomnet.base.bounds import MOST_SUMMED_PAYLOAD
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
+from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.units import Size, Time
+from loomnet.faults.expected_capacity import sum_capacity
+from loomnet.faults.timetable import LinkState
 from loomnet.jobs.model import TorchJob
+from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
-from loomnet.plans.sum_pool import (
+from loomnet.systems.given import Memory, PartClock, PartEngine
+from loomnet.systems.ina.options import NAME, SERVER
+from loomnet.systems.ina.pool import (
     FIXED_SCALE,
     MOST_WINDOW,
     QUANTS,
@@ -21,8 +30,10 @@ from loomnet.plans.sum_pool import (
     WINDOW,
     SumPool,
 )
-from loomnet.plans.sum_trees import SumTree, sum_tree
-from loomnet.running.job_request import JobRequest
+from loomnet.systems.ina.trees import SumTree, sum_tree
+from loomnet.systems.ina.watch import PoolWatch, pools_step
+from loomnet.systems.system import RunPart
+from loomnet.systems.transport import Notes, Transport
 
 
 @dataclass(frozen=True)
@@ -63,12 +74,33 @@ class SumJob:
         return [([], -1, [0] if plane in mine else [], 0, 1, None, 1.0) for plane in range(planes)]
 
 
-class Sums:
+class Sums(RunPart):
     """All jobs of a run that switches sum for. Raises UsageError where there is no way to."""
 
-    def __init__(self, plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]
-                 ) -> None:
-        self.plan = plan
+    allreduce = NAME
+    transport = NAME
+    moves_hosts = True
+    on_packets = True
+
+    @classmethod
+    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+           ) -> Sums | None:
+        asked = [each for each in requests if each.job.allreduce == NAME]
+        step = pools_step(options)
+        if not asked:
+            if step is not None:
+                raise UsageError('run: pools: no switch sums for a job of this run; give one '
+                                 'allreduce="ina", or leave pools out')
+            return None
+        return cls(plan, asked, dict(options.get(NAME, {})), step)
+
+    def __init__(self, plan: Plan, asked: Sequence[JobRequest], options: Mapping[str, Any],
+                 watched: Time | None = None) -> None:
+        """`watched`: the time between two looks at the switches' slots."""
+        self.plan, self._asked, self._watched = plan, asked, watched
+        self._servers = servers(plan.topology.fabric, asked)
+        # Of each job: its workers' queue pairs and its server's.
+        self._summing: dict[int, list[tuple[int, int]]] = {}
         window = options.get("window", WINDOW)
         if type(window) is not int or not 1 <= window <= MOST_WINDOW:
             raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
@@ -79,8 +111,7 @@ class Sums:
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
         # What a fixed scale cannot hold the server adds as float32.
         self.floats = options.get("overflow_fallback", False)
-        asked = [each for each in requests if each.job.allreduce == "ina"]
-        self.pool = SumPool.of(plan) if asked else None
+        self.pool = SumPool.of(plan)
         if self.answers and self.pool is not None and self.pool.policy != "esa":
             raise UsageError(f'run: ina: result_path="switch" goes with policy="esa", and the '
                              f"switches sum with {self.pool.policy}; leave it out")
@@ -88,11 +119,11 @@ class Sums:
         # bytes: where one job's sums have bytes, all jobs' have.
         self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
         self.jobs: dict[int, SumJob] = {}
-        self.notes: dict[str, str] = {}  # for the report, of the trees when the run begins
+        self._trees_begun: Notes = {}  # for the report, of the trees when the run begins
         for place, each in enumerate(asked):
             self.jobs[each.number] = job = self._job(each, window, place, len(asked))
             key = "trees of sums" if each.name is None else f"trees of sums, {each.name}"
-            self.notes[key] = job.described(
+            self._trees_begun[key] = job.described(
                 plan.topology.names,
                 plan.hosts[job.server].name if self.finished_by_servers else None)
 
@@ -136,8 +167,8 @@ class Sums:
         if self.floats and not self.finished_by_servers:
             raise UsageError(f'{kind}: ina={{"overflow_fallback": True}} needs a parameter server, '
                              'which SwitchML has not; take policy="esa" or "atp"')
-        assert asked.server is not None
-        trees = self._trees(asked.number, asked.placement, asked.server, self.plan.routes)
+        server = self._servers[asked.number]
+        trees = self._trees(asked.number, asked.placement, server, self.plan.routes)
         if not trees:
             raise UsageError(
                 f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
@@ -147,7 +178,7 @@ class Sums:
         if self.pool.policy == "switchml":
             window = self._share(kind, trees, window, jobs)
             base = 2 * window * place
-        return SumJob(asked.number + 1, asked.placement, asked.server, window, base, trees)
+        return SumJob(asked.number + 1, asked.placement, server, window, base, trees)
 
     def _share(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
         """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
@@ -202,10 +233,137 @@ class Sums:
                 "window": job.window, "base": job.base, "up": place.up, "server": address,
                 "children": list(place.children), "hops": list(place.hops)}
 
+    # --- what a run asks of its parts -------------------------------------------------------------
+    def check(self, asked: JobRequest, *, payload: bool) -> None:
+        if not payload or not isinstance(asked.job, ModelJob):
+            return
+        largest = Size.of(max(asked.job.bucket_bytes))
+        if largest > MOST_SUMMED_PAYLOAD:
+            raise UsageError(
+                f"ModelJob.buckets: one of {largest} is above {MOST_SUMMED_PAYLOAD}, the most that "
+                "switches sum with payload=True; give more buckets")
 
-def sums_of(plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]) -> Sums | None:
-    """Of a run with these options; None where switches sum for no job."""
-    asked = list(requests)
-    if not any(each.job.allreduce == "ina" for each in asked):
-        return None
-    return Sums(plan, asked, dict(options.get("ina", {})))
+    def core_options(self, asked: JobRequest) -> dict[str, Any]:
+        return {"sums": self._shape(asked)}
+
+    def bind(self, engine: PartEngine, asked: JobRequest, core: Any) -> None:
+        for rank, number in enumerate(self._connected(engine, asked)):
+            core.set_sum_pair(rank, number)
+
+    def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
+        values, window, exponents = self._shape(asked)
+        core = _core.SwitchSums(
+            engine.network, job=asked.number, hosts=[engine.node(host) for host in asked.placement],
+            values=values, window=window, exponents=exponents, payload=payload)
+        self.bind(engine, asked, core)
+        return core
+
+    def bridge_options(self, asked: JobRequest) -> dict[str, Any]:
+        return self.staging(asked.number)
+
+    def bind_ranks(self, engine: PartEngine, asked: JobRequest, bridges: Sequence[Any]) -> None:
+        for bridge, number in zip(bridges, self._connected(engine, asked), strict=True):
+            bridge.bind_sum(number)
+
+    def has_bytes(self, asked: JobRequest) -> bool:
+        return self.have_bytes
+
+    def capacity(self, asked: JobRequest, states: Mapping[int, LinkState], dead: frozenset[int]
+                 ) -> float | None:
+        return sum_capacity(self.plan, (*asked.hosts, self._servers[asked.number]), states, dead)
+
+    def memory(self, asked: JobRequest, *, payload: bool) -> Iterator[Memory]:
+        job, ranks = asked.job, len(asked.placement)
+        if isinstance(job, TorchJob):
+            yield Memory("staging of sums", ranks * self.staging_bytes(asked.number),
+                         "ina's window")
+        elif isinstance(job, ModelJob):
+            name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
+            yield Memory(f"{ranks} queue pairs", ranks * Transport.queue_pair_bytes,
+                         f"{name}.ranks")
+            if payload:  # each of an iteration's buckets twice: the values and their sum
+                yield Memory("tensors", 2 * ranks * job.gradients.bytes,
+                             f"{name}.size or {name}.ranks")
+
+    def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
+        """Hosts send by the trees that they have now."""
+        for number in self.rerouted(tables):
+            job = self.jobs[number]
+            for node, qp in self._summing.get(number, ()):
+                engine.network.set_paths(node, qp, job.paths(self.plan.planes))
+                engine.network.set_trees(node, qp, job.hops)
+
+    def forget(self, engine: PartEngine, asked: JobRequest) -> Collection[int]:
+        job = self.jobs.pop(asked.number, None)
+        return () if job is None else {node for tree in job.trees for node in tree.places}
+
+    def stall(self, asked: JobRequest) -> str:
+        if (job := self.jobs.get(asked.number)) is None:
+            return ""
+        server = self.plan.hosts[job.server].name
+        if not job.trees:
+            return f"; no plane joins its hosts and {server} any more, by which switches sum for it"
+        if self.finished_by_servers:
+            return f"; its sums need its parameter server on {server}"
+        roots = ", ".join(self.plan.topology.names[tree.root] for tree in job.trees)
+        return f"; its sums are made at {roots}, and SwitchML does not survive their reboot"
+
+    @property
+    def step(self) -> tuple[str, Time] | None:
+        return None if self._watched is None else ("pools", self._watched)
+
+    def watch(self, clock: PartClock) -> PoolWatch | None:
+        if self._watched is None or self.pool is None:
+            return None
+        held = self.pool.slots
+        return PoolWatch(self._watched.count, self._asked,
+                         [each for each in self.plan.switches if held.get(each.number)],
+                         {each.name: held[each.number] for each in self.plan.switches
+                          if held.get(each.number)}, clock)
+
+    def notes(self) -> Notes:
+        return self._trees_begun
+
+    def _shape(self, asked: JobRequest) -> tuple[int, int, bool]:
+        """int32 in a fragment, window, whether exponents are carried."""
+        assert self.pool is not None
+        return self.pool.values, self.jobs[asked.number].window, self.exponents
+
+    def _connected(self, engine: PartEngine, asked: JobRequest) -> list[int]:
+        """Connects a job's parameter server and the queue pair of each rank by which switches sum
+        for it; returns the numbers, by rank."""
+        job, network = self.jobs[asked.number], engine.network
+        server = engine.node(job.server)
+        own = network.reserve_qps(server, 1)
+        ends: list[tuple[int | None, int]] = list(enumerate(asked.placement))
+        if self.finished_by_servers:
+            ends.append((None, job.server))
+        numbers = []
+        for rank, host in ends:
+            node = engine.node(host)
+            number = own if rank is None else network.reserve_qps(node, 1)
+            rows = job.paths(self.plan.planes)
+            network.connect_qp(node, number, server, own, engine.next_flow(), rows, rows,
+                               job=asked.number, transport=NAME, group=job.member(rank),
+                               at_ps=asked.start_ps)
+            self._summing.setdefault(asked.number, []).append((node, number))
+            if rank is not None:
+                numbers.append(number)
+        return numbers
+
+
+def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, int]:
+    """Host number of each job's parameter server, by the job's number. Raises UsageError for a host
+    that is not there."""
+    own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
+    found: dict[int, int] = {}
+    for place, each in enumerate(asked):
+        if (name := each.job.option(SERVER.name)) is None:
+            found[each.number] = own[place % len(own)] if own else each.placement[0]
+            continue
+        number = fabric.host_number(name)
+        if number is None:
+            raise UsageError(f'{type(each.job).__name__}.server: no host "{name}"'
+                             f"{did_you_mean(name, fabric.hosts)}")
+        found[each.number] = number
+    return found

@@ -4,27 +4,22 @@ by which they know the ring and rank of packets without a step header."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
-from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
-from loomnet.jobs.flows import Flows
-from loomnet.jobs.model import TorchJob
-from loomnet.jobs.model_job import ModelJob
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
-from loomnet.running.job_request import JobRequest
 from loomnet.systems.registry import transport
+from loomnet.systems.symphony.lint import silent_rings
+from loomnet.systems.symphony.ways import PROGRAM, ring_ways
+from loomnet.systems.system import RunPart
 
-PROGRAM = "symphony"
 CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by default
 _LEAST_SHIFT, _MOST_SHIFT = 10, 30
-# Jobs whose ranks send round a ring; by seq their other operations count as progress too.
-_RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
 
 
 def epoch_shift(switch: SwitchPlan, plan: Plan, options: Mapping[str, Any]) -> int:
@@ -48,12 +43,30 @@ def epoch_shift(switch: SwitchPlan, plan: Plan, options: Mapping[str, Any]) -> i
 
 
 @dataclass(frozen=True)
-class Rings:
-    """The rings of a run's jobs, as switches are told of them."""
+class Rings(RunPart):
+    """The rings of a run's jobs, as switches are told of them. Raises UsageError."""
 
     plan: Plan
     requests: tuple[JobRequest, ...]
     options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+           ) -> Rings | None:
+        switches = [each for each in plan.switches if each.program == PROGRAM]
+        if not switches:
+            return None
+        rings = cls(plan, tuple(requests), options)
+        for each in {each.options: each for each in switches}.values():
+            rings.rows(each)  # refused before anything is built
+        return rings
+
+    @property
+    def reads_steps(self) -> bool:
+        return True
+
+    def lint(self) -> Iterator[str]:
+        return silent_rings(self.plan, self.requests, self.options)
 
     def rows(self, switch: SwitchPlan) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """What a switch's tables hold beside its routes: listed jobs, and rules, as symphony_tables
@@ -109,27 +122,3 @@ class Rings:
 
     def _address(self, host: int) -> bytes:
         return ipaddress.ip_address(self.plan.hosts[host].address).packed
-
-
-def ring_ways(asked: JobRequest) -> list[tuple[int, int]]:
-    """Hosts that each rank of a job's ring sends from and to; none of a job without a ring."""
-    job, hosts = asked.job, asked.placement
-    if isinstance(job, Flows):
-        if job.steps is None or not job.pairs:
-            return []
-        return [(hosts[a], hosts[b]) for a, b in islice(cycle(job.pairs), job.count)]
-    if not isinstance(job, _RINGS) or job.allreduce != "ring" or len(hosts) < 2:
-        return []
-    return [(host, hosts[(rank + 1) % len(hosts)]) for rank, host in enumerate(hosts)]
-
-
-def rings_of(plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]
-             ) -> Rings | None:
-    """Of a run with these options; None where no switch runs "symphony". Raises UsageError."""
-    switches = [each for each in plan.switches if each.program == PROGRAM]
-    if not switches:
-        return None
-    rings = Rings(plan, tuple(requests), options)
-    for each in {each.options: each for each in switches}.values():
-        rings.rows(each)  # refused before anything is built
-    return rings

@@ -1,5 +1,4 @@
-"""In-network aggregation: the hosts' half of switches that sum gradients, by the rules of ESA (Wang
-et al., arXiv 2201.06398), ATP (Lao et al., NSDI 2021) or SwitchML (Sapio et al., NSDI 2021)."""
+"""The hosts' half of switches that sum gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +10,8 @@ from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
-from loomnet.plans.sum_pool import QUANTS, WINDOW, SumPool
+from loomnet.systems.ina.options import NAME
+from loomnet.systems.ina.pool import QUANTS, WINDOW, SumPool
 from loomnet.systems.transport import Options, Transport
 
 # ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
@@ -21,9 +21,9 @@ LIVE_RTO_PS, LIVE_REMIND_PS = 10 * 10**9, 2 * 10**9
 
 
 class Ina(Transport):
-    name = "ina"
+    name = NAME
     what = "all-reduces that switches sum; other traffic has a transport beside it"
-    model = "ina"
+    model = NAME
     figures = ("lost", "retransmitted")
     own_options = ("quant", "overflow_fallback")
 
@@ -76,5 +76,3 @@ class Ina(Transport):
                     f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
                     + ", overflows as float32" * options.get("overflow_fallback", False)}
 
-
-TRANSPORTS = (Ina(),)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import HostPlan
-from loomnet.running.engine import Engine
-from loomnet.running.engine_numbers import EngineNode
-from loomnet.running.job_request import JobRequest
+from loomnet.systems.given import PartEngine
 
-Way = tuple[EngineNode, EngineNode, int]
+Way = tuple[int, int, int]
 Row = tuple[Any, ...]  # as Engine.path_row() has it
 _DIRECT: Row = ((), -1, (0,), 0, 1, None, 1.0)
 _NONE: Row = ((), -1, (), 0, 1, None, 1.0)
@@ -21,7 +20,7 @@ _NONE: Row = ((), -1, (), 0, 1, None, 1.0)
 class Ways:
     """Connects queue pairs of one job."""
 
-    def __init__(self, engine: Engine, asked: JobRequest) -> None:
+    def __init__(self, engine: PartEngine, asked: JobRequest) -> None:
         self._engine, self._job, self._start_ps = engine, asked.number, asked.start_ps
         carrier = engine.carrier(asked.job)
         assert carrier is not None
@@ -131,7 +130,7 @@ class Ways:
         return ahead, behind
 
 
-def panel_of(engine: Engine, hosts: Sequence[int], ways: Ways) -> tuple[int, int, Any] | None:
+def panel_of(engine: PartEngine, hosts: Sequence[int], ways: Ways) -> tuple[int, int, Any] | None:
     """The panel of a region's servers, the first of its ports that are theirs, and (node, port) of
     their optical NICs in the order of its ports; None where the servers have none. Raises
     UsageError where they are not at one panel, or in another order than its ports."""

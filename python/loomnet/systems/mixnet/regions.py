@@ -21,12 +21,12 @@ from loomnet.measures.expert_rounds import (
     kept_maps,
 )
 from loomnet.measures.gate_trace import GateTrace
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import HostPlan
 from loomnet.plugins.assignments import RULES
-from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
-from loomnet.running.moe_traffic import KEPT_MAPS
-from loomnet.running.moe_ways import Ways, panel_of
+from loomnet.systems.given import PartEngine
+from loomnet.systems.mixnet.traffic import KEPT_MAPS
+from loomnet.systems.mixnet.ways import Ways, panel_of
 
 # Time that a rank's report takes to its controller, and its answer back: both are messages on the
 # management network.
@@ -43,7 +43,7 @@ class ServerRanks:
     NICs, each has one, electrical ones as MixNet takes them: from the top of each NUMA node in
     turn. Else the last ranks have the electrical NICs."""
 
-    def __init__(self, engine: Engine, asked: JobRequest) -> None:
+    def __init__(self, engine: PartEngine, asked: JobRequest) -> None:
         self._engine, self.hosts = engine, list(asked.hosts)
         plan = engine.plan
         sizes = {asked.placement.count(host) for host in self.hosts}
@@ -94,7 +94,7 @@ def _owners(ranks: int, optical: int, wires: int) -> tuple[list[int], list[int]]
 class RankRegions:
     """Those of one TorchJob with circuits=. Servers of one panel are a region."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, servers: ServerRanks, *, live: bool
+    def __init__(self, engine: PartEngine, asked: JobRequest, servers: ServerRanks, *, live: bool
                  ) -> None:
         job = asked.job
         assert isinstance(job, TorchJob) and job.circuits is not None

@@ -19,12 +19,12 @@ from loomnet.measures.expert_rounds import (
 )
 from loomnet.measures.flow_rows import FlowRows
 from loomnet.measures.run_data import RunFault
+from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
-from loomnet.running.engine import Engine
-from loomnet.running.job_request import JobRequest
-from loomnet.running.moe_ways import Way, Ways, panel_of
+from loomnet.systems.given import PartEngine
 from loomnet.systems.mixnet.gates import gate_counts
+from loomnet.systems.mixnet.ways import Way, Ways, panel_of
 
 _WHOLE = 1 << 30  # bytes of a fluid write; shorter writes would gain nothing
 # share of a circuit's rate that is payload: 4,096 of 4,202 bytes, with headers and gaps
@@ -36,7 +36,7 @@ _SPANS = 1 << 16  # of the first region, which are kept to be drawn
 class MoeTraffic:
     """Iterations of a mixture of experts. Packets have lengths but carry no bytes."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, job: MoeJob, start_ps: int) -> None:
+    def __init__(self, engine: PartEngine, asked: JobRequest, job: MoeJob, start_ps: int) -> None:
         self._engine, self._job, self._start_ps = engine, job, start_ps
         self._ways = ways = Ways(engine, asked)
         self._servers = job.servers_of(asked.placement)

@@ -1,0 +1,144 @@
+"""What a system brings beside its transports: switch programs with rows of their own, options of
+jobs, and a part in a run. A module of this package has them in PROGRAMS, JOB_OPTIONS and RUN_PARTS;
+the others know them by these classes alone. Every method has the answer of a system of which
+nothing is special."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from loomnet.base.units import Time
+from loomnet.jobs.model import Job
+from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.job_request import JobRequest
+from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.systems.given import Memory, PartClock, PartEngine, RankWork, Watch
+from loomnet.systems.transport import Notes, Options
+
+
+@dataclass(frozen=True)
+class JobOption:
+    """A keyword that every job takes, which `job.option(name)` reads."""
+
+    name: str
+    what: str  # a line for help
+    default: Any = None
+
+    def check(self, job: Job, value: Any) -> None:
+        """Raises UsageError, of which the job's class is put in front."""
+
+
+class Program:
+    """A switch program in a run. One that needs nothing of the run needs none of these."""
+
+    name: ClassVar[str]
+
+    def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
+        """Options of the program at this switch: those that it was given, and what only a run, of
+        these options, knows."""
+        return dict(switch.options)
+
+    def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
+        """The switch's rows beside those of forward, by the program's names for its tables, as
+        _core.table_batch takes them."""
+        return {}
+
+
+class RunPart:
+    """A system's part in one run, which of() makes from the run's plan, jobs and options."""
+
+    # The value of `allreduce=` by which a job has its all-reduces made by this part, and the
+    # transport that carries them.
+    allreduce: ClassVar[str | None] = None
+    transport: ClassVar[str | None] = None
+    moves_hosts: ClassVar[bool] = False  # whether on_routes() touches hosts
+    on_packets: ClassVar[bool] = False  # what it does has no counterpart where there are no packets
+
+    @classmethod
+    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+           ) -> Self | None:
+        """None where it has no part in such a run. Raises UsageError."""
+        return None
+
+    def carries(self, asked: JobRequest) -> bool:
+        """Whether the job's all-reduces are made by this part."""
+        return self.allreduce is not None and asked.job.allreduce == self.allreduce
+
+    def check(self, asked: JobRequest, *, payload: bool) -> None:
+        """Before anything starts. `payload`: its model moves bytes. Raises UsageError."""
+
+    # --- of the jobs that it carries --------------------------------------------------------------
+    def core_options(self, asked: JobRequest) -> dict[str, Any]:
+        """Keywords for the engine's model of a collective …"""
+        return {}
+
+    def bind(self, engine: PartEngine, asked: JobRequest, core: Any) -> None:
+        """… whose queue pairs of this part are connected, when the model is made."""
+
+    def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
+        """What makes the sums of a model's buckets, with its queue pairs."""
+        raise NotImplementedError
+
+    def bridge_options(self, asked: JobRequest) -> dict[str, Any]:
+        """Keywords for the engine's side of a real rank …"""
+        return {}
+
+    def bind_ranks(self, engine: PartEngine, asked: JobRequest, bridges: Sequence[Any]) -> None:
+        """… whose queue pairs of this part are connected, when all ranks have theirs."""
+
+    def has_bytes(self, asked: JobRequest) -> bool:
+        """Whether a traffic model has to move bytes though nobody asked for them."""
+        return False
+
+    def capacity(self, asked: JobRequest, states: Any, dead: Any) -> float | None:
+        """Expected share of the healthy fabric under these faults; None: as of its ranks' pairs."""
+        return None
+
+    def stall(self, asked: JobRequest) -> str:
+        """What a job that has stalled waits for, as the end of a sentence; or nothing."""
+        return ""
+
+    def memory(self, asked: JobRequest, *, payload: bool) -> Iterable[Memory]:
+        """What a job needs beside what every job does."""
+        return ()
+
+    # --- of a job that only this part plays -------------------------------------------------------
+    def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> Any:
+        """The model of a job, as running.traffic.Traffic; None: it is not this part's."""
+        return None
+
+    def rank_work(self, engine: PartEngine, asked: JobRequest) -> RankWork | None:
+        """What it does with the ranks of a PyTorch job."""
+        return None
+
+    # --- of the run -------------------------------------------------------------------------------
+    def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
+        """Routes are these from now on; the switches' tables follow."""
+
+    def forget(self, engine: PartEngine, asked: JobRequest) -> Collection[int]:
+        """A job is over while others go on: switches that get tables without it."""
+        return ()
+
+    def watch(self, clock: PartClock) -> Watch | None:
+        """What looks at the run while it goes on."""
+        return None
+
+    @property
+    def step(self) -> tuple[str, Time] | None:
+        """The option that asks for the watch, and the time between two of its looks."""
+        return None
+
+    @property
+    def reads_steps(self) -> bool:
+        """Whether ranks note the ring steps that they receive."""
+        return False
+
+    def notes(self) -> Notes:
+        """What the report says of it."""
+        return {}
+
+    def lint(self) -> Iterator[str]:
+        """What is to be said before the run: lines."""
+        yield from ()
