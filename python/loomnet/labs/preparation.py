@@ -206,6 +206,7 @@ def result_of(
     data.directory = data.directory or request.directory
     if data.ended in ("stalled", "failed") and not data.errors:
         data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
+    data.of_systems = [each for own in request.parts for each in own.figures(asked, data)]
     of = "slowest" if job.synchronous else "mean"
     edges = job.edges(list(asked.placement))
     others = [edge for each in request.jobs if each is not asked

@@ -124,6 +124,8 @@ class Fidelity:
     waits: list[ProcessorWait] = field(default_factory=list)  # the same
 
 
+# Of a system: name, value, unit, and why there is no value.
+OwnFigure = tuple[str, float | None, str, str | None]
 Ending = Literal["finished", "stalled", "failed", "interrupted"]
 
 
@@ -163,5 +165,6 @@ class RunData:
     # Whether another job of the run has a host of this one: what NICs count is then no job's own.
     shares_hosts: bool = False
     fluid: bool = False  # there were no packets
+    of_systems: list[OwnFigure] = field(default_factory=list)  # figures that systems bring
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
     wrong: int | None = None

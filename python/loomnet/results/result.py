@@ -89,8 +89,9 @@ class Result:
                 )
         if job is not None:
             self.rows.append(_completion(data, label, job))
-        self.rows += _slots_held(data, label, job)
-        self.rows += _of_experts(data, label, job)
+        self.rows += [make_metric(name, value, unit=unit, label=label, job=job,
+                                  reason=reason if value is None else None)
+                      for name, value, unit, reason in data.of_systems]
         self.job_name = job
         self._index()
 
@@ -416,30 +417,6 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.metrics._repr_html_()
-
-
-def _slots_held(data: RunData, label: str | None, job: str | None) -> list[Metric]:
-    """Mean and most slots that the job held in each switch, where a run kept them."""
-    pools, rows = data.pools, []
-    name = job or next(iter(pools.jobs if pools is not None else ()), "")
-    if pools is None or name not in pools.jobs:
-        return []
-    for switch in pools.slots:
-        used = pools.used(switch, name)
-        for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
-            rows.append(make_metric(
-                f"slots_{figure}.{switch}", value, unit="slots", label=label, job=job,
-                reason=None if used else "no sample fell into the time that the job played"))
-    return rows
-
-
-def _of_experts(data: RunData, label: str | None, job: str | None) -> list[Metric]:
-    """What a mixture of experts spent its iterations on."""
-    if data.experts is None:
-        return []
-    return [make_metric(name, value, unit=unit, label=label, job=job,
-                        reason=reason if value is None else None)
-            for name, value, unit, reason in data.experts.figures()]
 
 
 def _completion(data: RunData, label: str | None, job: str) -> Metric:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from loomnet.base.units import Time
 from loomnet.jobs.model import Job
+from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
@@ -138,6 +139,10 @@ class RunPart:
     def notes(self) -> Notes:
         """What the report says of it."""
         return {}
+
+    def figures(self, asked: JobRequest, data: RunData) -> Iterable[OwnFigure]:
+        """Figures of a job beside those that every job has."""
+        return ()
 
     def lint(self) -> Iterator[str]:
         """What is to be said before the run: lines."""

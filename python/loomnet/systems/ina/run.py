@@ -17,8 +17,9 @@ from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
 from loomnet.jobs.model import TorchJob
 from loomnet.jobs.model_job import ModelJob
+from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
-from loomnet.plans.job_request import JobRequest
+from loomnet.plans.job_request import ONLY_JOB, JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.systems.given import Memory, PartClock, PartEngine
 from loomnet.systems.ina.options import NAME, SERVER
@@ -323,6 +324,16 @@ class Sums(RunPart):
 
     def notes(self) -> Notes:
         return self._trees_begun
+
+    def figures(self, asked: JobRequest, data: RunData) -> Iterator[OwnFigure]:
+        """Mean and most slots that the job held in each switch, where a run kept them."""
+        pools, name = data.pools, asked.name or ONLY_JOB
+        for switch in pools.slots if pools is not None and name in pools.jobs else ():
+            assert pools is not None
+            used = pools.used(switch, name)
+            why = None if used else "no sample fell into the time that the job played"
+            for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
+                yield f"slots_{figure}.{switch}", value, "slots", why
 
     def _shape(self, asked: JobRequest) -> tuple[int, int, bool]:
         """int32 in a fragment, window, whether exponents are carried."""

@@ -3,12 +3,13 @@ ranks of a PyTorch job have patched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import loomnet.base.rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
 from loomnet.jobs.moe_job import MoeJob
+from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
 from loomnet.systems.given import PartEngine
@@ -29,6 +30,9 @@ class Experts(RunPart):
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> MoeTraffic | None:
         job = asked.job
         return MoeTraffic(engine, asked, job, start_ps) if isinstance(job, MoeJob) else None
+
+    def figures(self, asked: JobRequest, data: RunData) -> Iterable[OwnFigure]:
+        return () if data.experts is None else data.experts.figures()
 
     def rank_work(self, engine: PartEngine, asked: JobRequest) -> ExpertRanks:
         return ExpertRanks(engine, asked)

@@ -1,0 +1,63 @@
+"""A system that is one new folder of loomnet.systems is known everywhere: nothing else of the
+package is touched."""
+
+import pytest
+
+pytest.importorskip("loomnet._core")
+
+from toy_system import added
+
+import loomnet as ln
+from loomnet.base.errors import UsageError
+
+
+@pytest.fixture
+def toy(tmp_path):
+    with added(tmp_path / "systems"):
+        yield
+
+
+def fabric(program="mirror"):
+    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
+                            delay="1 us")
+    return made.program("p0.leaf0", program)
+
+
+def run(tmp_path, job, say=lambda line: None, **options):
+    return ln.Lab("toy", directory=tmp_path / "runs", say=say).run(fabric(), job, **options)
+
+
+def job(**options):
+    return ln.AllReduce("1 MB", repeat=5, allreduce="toy", shown=True, **options)
+
+
+def test_one_folder_is_enough(toy, tmp_path):
+    said = []
+    r = run(tmp_path, job(), said.append, payload=True)
+    assert "note: the toy counts queue pairs" in said
+    assert r.data.ended == "finished" and r.data.wrong == 0
+    assert r["toy_pairs"] == 1 and r.metric("toy_pairs").unit == "queue pairs"
+    assert r.data.fidelity.notes["toy"] == "was there"
+    plain = run(tmp_path, ln.AllReduce("1 MB", repeat=5))
+    assert plain["before.iteration_s"] == r["before.iteration_s"] and "toy_pairs" not in plain
+    assert "toy" not in plain.data.fidelity.notes
+
+
+def test_its_rows_reach_its_program(toy, tmp_path):
+    with pytest.raises(ValueError, match='the switch program has no table "toys"'):
+        run(tmp_path, [job(name="rows", ranks=2), ln.AllReduce("1 MB", name="other", ranks=2)])
+
+
+def test_its_option_is_checked_and_unknown_without_it(toy):
+    assert job().option("shown") is True and ln.AllReduce("1 MB").option("shown") is False
+    with pytest.raises(UsageError, match="AllReduce: shown=3 must be True or False"):
+        ln.AllReduce("1 MB", shown=3)
+    with pytest.raises(UsageError, match='"to" is not one of ring or ina or toy; nearest: toy'):
+        ln.AllReduce("1 MB", allreduce="to")
+
+
+def test_without_its_folder_nothing_knows_it():
+    with pytest.raises(UsageError, match='AllReduce: unknown name "shown"'):
+        ln.AllReduce("1 MB", shown=True)
+    with pytest.raises(UsageError, match=r'AllReduce\.allreduce: "toy" is not one of ring or ina'):
+        ln.AllReduce("1 MB", allreduce="toy")
