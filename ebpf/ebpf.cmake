@@ -26,9 +26,7 @@ file(GLOB loomnet_bpf_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.bpf.c
 # in each isolated build, into the command, and compile the programs again.
 file(GLOB loomnet_bpf_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.h)
 set(loomnet_skeleton_headers "")
-# switch_objects.hpp: the objects of all switch programs, by name. What is no switch program is named
-# here.
-set(loomnet_no_switch_programs endpoint panel sched_watch)
+# switch_objects.hpp: the objects of all switch programs, by name: of those that have a folder in core/switch/.
 set(loomnet_object_includes "")
 set(loomnet_object_rows "")
 foreach(source ${loomnet_bpf_sources})
@@ -52,7 +50,7 @@ foreach(source ${loomnet_bpf_sources})
     COMMENT "BPF skeleton ${name}.skel.h"
     VERBATIM)
   list(APPEND loomnet_skeleton_headers ${header})
-  if(NOT name IN_LIST loomnet_no_switch_programs)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/core/switch/${name}/${name}_program.cpp)
     # The skeleton names the type of the program's configuration.
     string(APPEND loomnet_object_includes "#include \"ebpf/${name}_abi.h\"\n"
            "#include \"${name}.skel.h\"\n")

@@ -46,8 +46,8 @@ def test_tables_are_bytes_with_a_generation():
 
 
 @pytest.mark.parametrize(("program", "options", "line"), [
-    ("mirrow", {}, 'no switch program "mirrow"; there are forward, aggregate, symphony, '
-                     "mirror and sum"),
+    ("mirrow", {}, 'no switch program "mirrow"; there are aggregate, forward, mirror, '
+                     "sum and symphony"),
     ("sum", {"pool": "1 MB"}, 'switch program "sum" has no option "pool"; it has check_addresses '
                               "and allow_stale_length"),
     ("mirror", {"sample": -1},

@@ -1,21 +1,9 @@
-// The one place that lists the programs.
+// Programs by name; CMake lists them, by their folders.
 #include "switch/registry/registry.hpp"
 
 #include <stdexcept>
 
-#include "switch/aggregate/aggregate_program.hpp"
-#include "switch/forward/forward_kind.hpp"
-#include "switch/mirror/mirror_program.hpp"
-#include "switch/sum/sum_program.hpp"
-#include "switch/symphony/symphony_program.hpp"
-
 namespace loomnet {
-
-const std::vector<ProgramKind>& program_kinds() {
-  static const std::vector<ProgramKind> kinds = {forward_kind(), aggregate_kind(), symphony_kind(),
-                                                 mirror_kind(), sum_kind()};
-  return kinds;
-}
 
 const ProgramKind& program_kind(std::string_view name) {
   std::vector<std::string_view> names;

@@ -258,7 +258,7 @@ TEST_F(SwitchHostLiveTest, AWrongProgramOrOptionIsRefusedBeforeAnythingStands) {
     return std::string("not refused");
   };
   EXPECT_EQ(refusal("sums", {}),
-            "no switch program \"sums\"; there are forward, aggregate, symphony, mirror and sum");
+            "no switch program \"sums\"; there are aggregate, forward, mirror, sum and symphony");
   EXPECT_EQ(refusal("sum", {{"pool", std::int64_t{1}}}),
             "switch program \"sum\" has no option \"pool\"; it has check_addresses and "
             "allow_stale_length");

@@ -25,7 +25,7 @@ std::string refusal(const std::function<void()>& work) {
 
 TEST(ProgramRegistryTest, AWrongNameOrOptionIsAnsweredWithWhatThereIs) {
   EXPECT_EQ(refusal([] { make_program("mirrow", 4, 1); }),
-            "no switch program \"mirrow\"; there are forward, aggregate, symphony, mirror and sum");
+            "no switch program \"mirrow\"; there are aggregate, forward, mirror, sum and symphony");
   EXPECT_EQ(refusal([] { make_program("mirror", 4, 1, {{"smaple", std::int64_t{2}}}); }),
             "switch program \"mirror\" has no option \"smaple\"; it has check_addresses, "
             "allow_stale_length, sample, snap and mark_above");
