@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from loomnet.base.transport_names import TransportName as TransportName
 from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.circuit_control import CircuitControl
 
 
-class NamedOptions(TypedDict, total=False):
+class NamedOptions(TypedDict, total=False, extra_items=Any):
     """See Job."""
 
     ranks: int | None
