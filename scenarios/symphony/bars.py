@@ -16,7 +16,8 @@ from typing import Annotated
 from pydantic import Field
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 WARM = 2  # epochs after which a new row marks, the program's default
 ON = {"tau": "1 step", "shift": 17}

@@ -15,7 +15,8 @@ from pydantic import Field
 import loomnet as ln
 from loomnet.measures.congestion_control import ControlActivity, if_controlled
 from loomnet.systems import roce
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 SLOW = "p0.leaf0->p0.spine0"  # the uplink that is degraded

@@ -14,7 +14,8 @@ from pydantic import Field
 
 import loomnet as ln
 from loomnet.measures.congestion_control import ControlActivity
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 # Thresholds: MRC's own, by the fabric's round trip; a step for DCTCP; DCQCN's for CUBIC, which
 # lowers its window once a round trip, however many packets are marked.

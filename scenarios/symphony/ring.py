@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 
 @ln.scenario

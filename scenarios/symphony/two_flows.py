@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 RATE = "10 Gb/s"
 PRESETS = ("A", "B", "C", "D")

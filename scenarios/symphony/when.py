@@ -9,7 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+import lib as rings
 
 # What differs from a ring whose steps are hashed anew, each on a new queue pair of NIC-like DCQCN.
 CONDITIONS = {

@@ -2,9 +2,11 @@
 and the remedy that the note gives is right: the switches then see the steps."""
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
-from loomnet.systems import symphony
+
+symphony = lib("symphony")
 
 RING = {"size": "4 MB", "whole_steps": True}
 

@@ -2,9 +2,11 @@
 and what the gains depend on."""
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
-from loomnet.systems import symphony
+
+symphony = lib("symphony")
 
 pytest.importorskip("loomnet._core")
 

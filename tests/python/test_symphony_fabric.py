@@ -1,12 +1,14 @@
 """The fabric of Symphony's experiments, thresholds of one's own, and the oracle queue in a run."""
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
 from loomnet.base.errors import FabricError
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.plans.make import make_plan
-from loomnet.systems import symphony
+
+symphony = lib("symphony")
 
 pytest.importorskip("loomnet._core")
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+rings = lib("symphony")
 
 pytest.importorskip("loomnet._core")
 FOLDER = Path(__file__).parents[2] / "scenarios" / "symphony"

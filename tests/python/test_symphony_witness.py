@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
-from loomnet.systems import symphony as rings
+
+rings = lib("symphony")
 
 EPOCH = 1 << 17  # ns
 STARTED = 5 * EPOCH + 1000  # the engine's start in the file's time; epochs' edges follow from it

@@ -15,8 +15,9 @@ from loomnet.faults.burst_rows import bursts
 from loomnet.jobs.collectives import AllReduce
 from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.systems.roce import host_parameters
-from loomnet.systems.symphony.bound import FluidGain, fluid_gain
-from loomnet.systems.symphony.fabric import UPLINKS, ring_fabric
+
+from .bound import FluidGain, fluid_gain
+from .fabric import UPLINKS, ring_fabric
 
 if TYPE_CHECKING:
     from loomnet.fabrics.model import Fabric

@@ -8,8 +8,10 @@ from typing import Any
 
 from loomnet.base.units import Size, Time
 from loomnet.fabrics.model import Fabric
-from loomnet.jobs.flows import Flows, RingClaim
-from loomnet.systems.symphony.fabric import ring_fabric
+from loomnet.jobs.flows import Flows
+from loomnet.jobs.flows import RingClaim as RingClaim
+
+from .fabric import ring_fabric
 
 RATE_BPS = 300 * 10**6  # of a hostile host: of the ring's bandwidth they take next to nothing
 FLOWS_PER_HOST = 8
