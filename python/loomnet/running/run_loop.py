@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
@@ -23,10 +23,12 @@ from loomnet.plugins.failures import PluginInterrupted
 from loomnet.running.control import Control, Controls, Faults, Snapshots
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
-from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
 from loomnet.systems.given import PartClock
+
+if TYPE_CHECKING:
+    from loomnet.running.recording import Recording
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
@@ -22,14 +22,15 @@ from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
 from loomnet.running.play import FOREVER, Play
-from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
 from loomnet.running.run_options import check_options, model_notes
 from loomnet.running.traffic import FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
-from loomnet.running.virtual_torch import VirtualTorch
 from loomnet.systems.transport import Notes
+
+if TYPE_CHECKING:
+    from loomnet.running.recording import Recording
 
 T = TypeVar("T")
 
@@ -99,8 +100,11 @@ class VirtualClock:
 
     def play(self, asked: JobRequest) -> Play:
         """The job as this clock plays it."""
-        kind = VirtualTorch if isinstance(asked.job, TorchJob) else VirtualTraffic
-        return kind(self, self.request, asked)
+        if isinstance(asked.job, TorchJob):
+            from loomnet.running.virtual_torch import VirtualTorch  # and all of processes
+
+            return VirtualTorch(self, self.request, asked)
+        return VirtualTraffic(self, self.request, asked)
 
     @property
     def now_ps(self) -> int:
