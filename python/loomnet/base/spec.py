@@ -71,7 +71,6 @@ class Spec(BaseModel, metaclass=_SpecType):
         validate_default=True,
         arbitrary_types_allowed=True,
         ser_json_timedelta="float",
-        defer_build=True,  # a run makes few of all jobs and faults that there are
     )
     positional: ClassVar[tuple[str, ...]] = ()
 
