@@ -62,7 +62,7 @@ def test_a_killed_switch_gets_its_tables_again(tmp_path):
 
 REFUSED = {
     "a glob without a match": (("p9.*", "sum"), {}, 'no switch "p9.*"; nearest: p0.'),
-    "an unknown program": (("*", "summ"), {}, 'no switch program "summ"; there are forward, agg'),
+    "an unknown program": (("*", "summ"), {}, 'no switch program "summ"; there are aggregate, f'),
     "a policy that there is not": (("p0.*", "aggregate"), {"policy": "esb"},
                                    'option policy: must be switchml, atp or esa, not "esb"'),
     "a size that is none": (("p0.*", "aggregate"), {"pool": "5 miles"}, "pool"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
-
+from loomnet.base.system_options import SystemOptions
 from loomnet.base.transport_names import TransportName as TransportName
 from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.circuit_control import CircuitControl
 
 
-class NamedOptions(TypedDict, total=False, extra_items=Any):
+class NamedOptions(SystemOptions, total=False):
     """See Job."""
 
     ranks: int | None

@@ -1,0 +1,10 @@
+"""Options that systems add to jobs, as type checkers and editors read them. A run reads each system's
+JOB_OPTIONS."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class SystemOptions(TypedDict, total=False):
+    server: str | None  # of in-network aggregation
