@@ -1,5 +1,5 @@
-"""Options that systems add to jobs, as type checkers and editors read them. A run reads each system's
-JOB_OPTIONS."""
+"""Options that systems add to jobs, as type checkers and editors read them. A run reads JOB_OPTIONS
+of each system."""
 
 from __future__ import annotations
 
