@@ -20,7 +20,8 @@ namespace loomnet {
 //   kName, kSummary, kNeeds; Config and Tables, types; options() -> the kind's options;
 //   own_counters() -> names, "received" first; state() or state(settings) -> layout of its rows;
 //   config(settings) -> Config; tables(batch, ports) -> what its lookups read, unique_ptr<const Tables>;
-//   pack(forward, rows) -> TableBatch, where it has rows of its own; kernel_rows(batch, ports) -> KernelRows; ingress(config, host, packet, meta) -> ln_verdict.
+//   pack(forward, rows) -> TableBatch, where it has rows of its own; kernel_rows(batch, ports) -> KernelRows;
+//   ingress(config, host, packet, meta) -> ln_verdict.
 // With an egress hook also what egress_side.hpp says.
 template <typename Logic>
 class CProgram final : public SwitchProgram {
