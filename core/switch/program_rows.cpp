@@ -19,8 +19,12 @@ const RowValue& ProgramRow::at(std::string_view field) const {
 std::uint64_t ProgramRow::up_to(std::string_view field, std::uint64_t most) const {
   const auto* value = std::get_if<std::uint64_t>(&at(field));
   if (!value) refuse(field, "a number");
-  if (*value > most) refuse(field, std::to_string(*value) + " is above " + std::to_string(most));
-  return *value;
+  return checked(field, *value, most);
+}
+
+std::uint64_t ProgramRow::checked(std::string_view field, std::uint64_t value, std::uint64_t most) {
+  if (value > most) refuse(field, std::to_string(value) + " is above " + std::to_string(most));
+  return value;
 }
 
 const std::string& ProgramRow::text(std::string_view field) const {
@@ -29,7 +33,7 @@ const std::string& ProgramRow::text(std::string_view field) const {
   return *value;
 }
 
-const RowPairs& ProgramRow::pairs(std::string_view field) const {
+const RowPairs& ProgramRow::pairs_of(std::string_view field) const {
   const auto* value = std::get_if<RowPairs>(&at(field));
   if (!value) refuse(field, "pairs of numbers");
   return *value;

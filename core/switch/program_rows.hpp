@@ -34,7 +34,15 @@ class ProgramRow {
     return number<T>(field);
   }
   const std::string& text(std::string_view field) const;  // or bytes
-  const RowPairs& pairs(std::string_view field) const;
+  template <typename First, typename Second>
+  std::vector<std::pair<First, Second>> pairs(std::string_view field) const {
+    std::vector<std::pair<First, Second>> found;
+    for (const auto& [first, second] : pairs_of(field)) {
+      found.emplace_back(static_cast<First>(checked(field, first, limit<First>())),
+                         static_cast<Second>(checked(field, second, limit<Second>())));
+    }
+    return found;
+  }
 
  private:
   template <typename T>
@@ -42,7 +50,9 @@ class ProgramRow {
     return static_cast<std::uint64_t>(std::numeric_limits<T>::max());
   }
   const RowValue& at(std::string_view field) const;
+  const RowPairs& pairs_of(std::string_view field) const;
   std::uint64_t up_to(std::string_view field, std::uint64_t most) const;
+  static std::uint64_t checked(std::string_view field, std::uint64_t value, std::uint64_t most);
 };
 
 using ProgramRows = std::map<std::string, std::vector<ProgramRow>, std::less<>>;

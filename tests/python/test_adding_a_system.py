@@ -43,6 +43,13 @@ def test_one_folder_is_enough(toy, tmp_path):
     assert "toy" not in plain.data.fidelity.notes
 
 
+def test_a_model_whose_sums_it_leaves_to_the_ranks_goes_round_a_ring(toy, tmp_path):
+    model = {"buckets": ["100 kB"], "compute": "10 us", "iterations": 6}
+    by_toy = run(tmp_path, ln.ModelJob(**model, allreduce="toy", shown=True))
+    plain = run(tmp_path, ln.ModelJob(**model))
+    assert by_toy["before.iteration_s"] == plain["before.iteration_s"]
+
+
 def test_its_rows_reach_its_program(toy, tmp_path):
     with pytest.raises(ValueError, match='the switch program has no table "toys"'):
         run(tmp_path, [job(name="rows", ranks=2), ln.AllReduce("1 MB", name="other", ranks=2)])

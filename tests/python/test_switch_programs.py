@@ -77,3 +77,19 @@ def test_a_group_that_cannot_be_is_refused():
         net.set_tables(node, tables(1, groups=[[1], []]))
     with pytest.raises(ValueError, match="port 4 of a switch whose ports are 0 to 3"):
         net.set_tables(node, tables(1, groups=[[4]]))
+
+
+@pytest.mark.parametrize(("wrong", "line"), [
+    ({"children": [(1 << 16, 1)]}, "children: 65536 is above 65535"),
+    ({"hops": [(1 << 20, 1)]}, "hops: 1048576 is above 65535"),
+    ({"window": 1 << 32}, "window: 4294967296 is above 4294967295"),
+    ({"up": "p0"}, "up: a number"), ({"server": b"short"}, "an address has 16 bytes")])
+def test_a_row_of_a_program_is_checked_field_by_field(wrong, line):
+    row = {"job": 1, "scheme": 2, "root": 1, "window": 16, "base": 0, "up": 0,
+           "server": bytes(16), "children": [(0, 1)], "hops": []}
+    with pytest.raises(ValueError, match=line):
+        _core.table_batch("aggregate", generation=1, block=0xFC000000, own=[], adjacencies=[],
+                          fib=[], hosts=[], groups=[], rows={"jobs": [row | wrong]})
+    with pytest.raises(ValueError, match="job: a row must have it"):
+        _core.table_batch("aggregate", generation=1, block=0xFC000000, own=[], adjacencies=[],
+                          fib=[], hosts=[], groups=[], rows={"jobs": [{}]})

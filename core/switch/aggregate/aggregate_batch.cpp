@@ -152,12 +152,10 @@ AggregateBatch::Job aggregate_job_of(const ProgramRow& row) {
   job.base = row.number<std::uint32_t>("base");
   job.up = row.number<SwitchPort>("up");
   job.server = address_of(row.text("server"));
-  for (const auto& [port, workers] : row.pairs("children")) {
-    job.children.push_back({static_cast<SwitchPort>(port), workers});
+  for (const auto& [port, workers] : row.pairs<SwitchPort, std::uint64_t>("children")) {
+    job.children.push_back({port, workers});
   }
-  for (const auto& [hop, port] : row.pairs("hops")) {
-    job.hops.push_back({static_cast<std::uint16_t>(hop), static_cast<SwitchPort>(port)});
-  }
+  for (const auto& [hop, port] : row.pairs<std::uint16_t, SwitchPort>("hops")) job.hops.push_back({hop, port});
   return job;
 }
 

@@ -11,7 +11,6 @@ from loomnet.base.errors import UsageError
 from loomnet.jobs.collectives import COLLECTIVES
 from loomnet.jobs.model import TorchJob
 from loomnet.jobs.model_job import ModelJob
-from loomnet.jobs.of_systems import RING
 from loomnet.labs.foresight import most_flows
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
@@ -43,20 +42,22 @@ def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
     plan = request.plan
     found = [Need("the fabric", PER_LINK * len(plan.links), "hosts, planes or switches")]
     for asked in request.jobs:
-        found += _needs_of_job(plan, asked, payload=payload, clock=clock)
-        found += [Need(need.what, need.bytes, need.lower) for part in request.parts
-                  if part.carries(asked) for need in part.memory(asked, payload=payload)]
+        own = [Need(need.what, need.bytes, need.lower) for part in request.parts
+               if part.carries(asked) for need in part.memory(asked, payload=payload)]
+        found += _needs_of_job(plan, asked, payload=payload, clock=clock, summed=bool(own)) + own
     return sorted(found, key=lambda need: -need.resident)
 
 
-def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -> list[Need]:
+def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, summed: bool
+                  ) -> list[Need]:
     job, ranks = asked.job, len(asked.placement)
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
-    if isinstance(job, ModelJob) and job.allreduce != RING:
-        pass  # the part that makes its sums says what it needs
-    elif isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
+    # What makes a model's sums in its ranks' place has said what it needs.
+    if isinstance(job, ModelJob) and summed:
+        return found
+    if isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes
         found.append(Need(f"{pairs} queue pairs", pairs * each, f"{name}.ranks"))

@@ -87,7 +87,7 @@ class KernelFlows:
         self._stop_ps: int | None = None
         self._cut = False  # the last round has begun in part
         self.fell_behind: str | None = None  # why the first host that got no processor fell behind
-        self._samples = Samples(0)  # of no step: nobody asked for any
+        self._samples = Samples(0)  # replaced where the run was given sample=
         specs = [RankSpec(rank, self._plan.hosts[host].name,
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
                           pass_fds=[agent.theirs.fileno()])

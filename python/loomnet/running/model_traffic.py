@@ -68,8 +68,9 @@ class Asker:
 def bucket_sums(engine: Engine, asked: JobRequest, job: ModelJob, *, payload: bool
                 ) -> _core.RingSums | _core.SwitchSums:
     """How the job's buckets are summed, with its queue pairs connected."""
-    if (part := engine.carrying(asked)) is not None:
-        return part.bucket_sums(engine, asked, payload=payload)
+    part = engine.carrying(asked)
+    if part is not None and (own := part.bucket_sums(engine, asked, payload=payload)) is not None:
+        return own
     carrier = engine.carrier(job)
     sums = _core.RingSums(
         engine.network, job=asked.number, hosts=engine.nodes(asked.placement),

@@ -55,7 +55,7 @@ class RunPart:
     allreduce: ClassVar[str | None] = None
     transport: ClassVar[str | None] = None
     moves_hosts: ClassVar[bool] = False  # whether on_routes() touches hosts
-    on_packets: ClassVar[bool] = False  # what it does has no counterpart where there are no packets
+    on_packets: ClassVar[bool] = False  # its jobs are refused where a run has no packets
 
     @classmethod
     def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
@@ -79,8 +79,8 @@ class RunPart:
         """… whose queue pairs of this part are connected, when the model is made."""
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
-        """What makes the sums of a model's buckets, with its queue pairs."""
-        raise NotImplementedError
+        """What makes the sums of a model's buckets, with its queue pairs; None: its ranks do."""
+        return None
 
     def bridge_options(self, asked: JobRequest) -> dict[str, Any]:
         """Keywords for the engine's side of a real rank …"""
@@ -90,7 +90,7 @@ class RunPart:
         """… whose queue pairs of this part are connected, when all ranks have theirs."""
 
     def has_bytes(self, asked: JobRequest) -> bool:
-        """Whether a traffic model has to move bytes though nobody asked for them."""
+        """Whether a traffic model must move bytes even without payload=True."""
         return False
 
     def capacity(self, asked: JobRequest, states: Any, dead: Any) -> float | None:
@@ -145,5 +145,5 @@ class RunPart:
         return ()
 
     def lint(self) -> Iterator[str]:
-        """What is to be said before the run: lines."""
+        """Lines that a run prints before it begins."""
         yield from ()
