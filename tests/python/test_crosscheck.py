@@ -13,6 +13,8 @@ from loomnet.cli import main
 from loomnet.labs.crosscheck import (
     DRAW,
     EDGE,
+    NEARBY,
+    NEARBY_SHIFTS,
     SHARE,
     Agreement,
     agreements,
@@ -20,6 +22,8 @@ from loomnet.labs.crosscheck import (
     fault_moments,
     kept_from_computing,
     legend,
+    needs_nearby,
+    replays_nearby,
     table,
     uneven_computing_s,
 )
@@ -85,6 +89,40 @@ def test_silences_may_differ_by_what_computing_differed_by():
     assert "mrc.nic_link_down.blip_s" in wrong(silent(S // 10), silent(S // 10 + S // 25))
     beyond = silent(S // 10 + S // 12, S // 20)
     assert "mrc.nic_link_down.blip_s" in wrong(near, beyond)
+
+
+def test_what_a_fault_meets_is_measured_by_twins_whose_faults_begin_nearby():
+    live, twin = silent(S // 10, S // 20), silent(S // 4, S // 20)
+    [blip] = [each for each in agreements(live, twin) if not each.ok]
+    assert blip.name == "mrc.nic_link_down.blip_s" and needs_nearby([blip])
+    near = [silent(S // 4, S // 20), silent(S // 8, S // 20), silent(S // 5, S // 20)]
+    [found] = [each for each in agreements(live, twin, near) if each.name == blip.name]
+    assert found.ok and found.why == NEARBY and found.reach == (0.125, 0.25)
+    assert "any" not in found.row()["allowed"]
+    # Shorter than with all of them, by more than the bound; longer, too.
+    far = [silent(S // 4, S // 20), silent(S // 5, S // 20)]
+    for other in (live, silent(S // 2, S // 20)):
+        assert wrong(other, twin) == [each.name for each in agreements(other, twin, far)
+                                      if not each.ok] == [blip.name]
+
+
+def test_twins_nearby_are_for_ranks_that_compute_and_for_nothing_that_is_a_mean():
+    alike, apart = silent(S // 10), silent(S // 4)  # all ranks compute alike: nothing is drawn
+    found = agreements(alike, apart, [alike])
+    assert [each.name for each in found if not each.ok] == ["mrc.nic_link_down.blip_s"]
+    assert not needs_nearby(found) and not needs_nearby(agreements(alike, alike))
+    slow = agreements(result(), result(slow=2.5))
+    assert not needs_nearby(slow)
+
+
+def test_faults_of_twins_nearby_begin_by_up_to_the_difference_of_computing_earlier_and_later():
+    made = silent(S // 10, S // 20)
+    report = Report("one", "live", 0, {}, results={"mrc": made})
+    at = fault_moments(made.data)
+    shifted = [each["replay_faults"]["mrc"] for each in replays_nearby(report)]
+    for phase, (number, after) in at.items():
+        assert [each[phase] for each in shifted] == [
+            (number, max(after + round(shift * S / 20), 0)) for shift in NEARBY_SHIFTS]
 
 
 def recovering(lengths, uneven=0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,11 @@ RATE_TOLERANCE = 0.05  # relative, of goodput and completion times
 # moves it by 5 % from seed to seed on the virtual clock alone.
 FLOW_FIGURES = ("fct_max_s",)
 RTTS = 2  # a silence or a recovery may also differ by so many round trips
+# Twins that are played where a silence or recovery disagrees: their faults begin earlier or later
+# by so much of what the ranks' computing differed by.
+NEARBY_SHIFTS = (-1.0, -0.5, 0.5, 1.0)
 SHARE, ROUND_TRIPS, DRAW, EDGE = f"{100 * RATE_TOLERANCE:.0f} %", f"{RTTS} RTT", "draw", "edge"
+NEARBY = "near"
 WHY = {
     SHARE: "of the live number",
     ROUND_TRIPS: "round trips of the fabric",
@@ -32,6 +37,9 @@ WHY = {
     EDGE: f"as {DRAW}, and what a threshold of recovery {SHARE} higher or lower changes, for "
           f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
           "be found by the next",
+    NEARBY: f"as {EDGE}, and the range of {len(NEARBY_SHIFTS)} more virtual runs, whose faults "
+            "began earlier or later by up to the ranks' difference of computing: which packets a "
+            "fault meets decides what it costs",
 }
 
 
@@ -98,7 +106,9 @@ def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]
     )
 
 
-def agreements(live: Result, virtual: Result) -> list[Agreement]:
+def agreements(
+    live: Result, virtual: Result, nearby: Sequence[Result] = ()
+) -> list[Agreement]:
     """Goodput and iteration per phase and the completion times agree within 5 %.
 
     A silence and a recovery are one draw per fault. They agree within the larger of 5 % and two
@@ -112,6 +122,9 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
       it may count on one clock alone. As lengths agree to 5 %, a live recovery lies between the
       twin's with the threshold 5 % higher and 5 % lower; "never" is the longest of all. A fault
       close to an iteration's edge may fall into the next iteration of the twin.
+    - Which packets a fault meets decides what it costs: begun a millisecond later, it may cost the
+      twin an iteration more. `nearby`: twins whose faults began a little earlier or later
+      (`replays_nearby`); the live figure may lie anywhere between the twins'.
     """
     label = f"{live.title}." if live.title else ""
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
@@ -131,10 +144,21 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
                  for figure in ("goodput_ratio", "iteration_s", "blip_s", "recovery_s")}
         found.append(_share(f"{name}.goodput_ratio", *pairs["goodput_ratio"], unit="ratio"))
         found.append(_share(f"{name}.iteration_s", *pairs["iteration_s"]))
-        found.append(_silence(f"{name}.blip_s", *pairs["blip_s"], live, phase))
-        found.append(_recovery(f"{name}.recovery_s", *pairs["recovery_s"], live, index, virtual,
-                               twin))
+        silence = _silence(f"{name}.blip_s", *pairs["blip_s"], live, phase)
+        recovery = _recovery(f"{name}.recovery_s", *pairs["recovery_s"], live, index, virtual, twin)
+        found += [_between(each, phase.name, nearby) for each in (silence, recovery)]
     return found
+
+
+def _between(made: Agreement, phase: str, nearby: Sequence[Result]) -> Agreement:
+    """Between the twin's figure and those of others."""
+    if made.ok or not nearby or made.why not in (DRAW, EDGE):
+        return made
+    figure = made.name.rpartition(".")[2]
+    own = math.inf if made.virtual is None else made.virtual
+    drawn = [_value(each, f"{phase}.{figure}") for each in nearby]
+    drawn = [*(math.inf if each is None else each for each in drawn), *(made.reach or (own, own))]
+    return replace(made, reach=(min(drawn), max(drawn)), why=NEARBY)
 
 
 def _share(
@@ -217,14 +241,18 @@ def kept_from_computing(live: Report) -> list[str]:
     return found
 
 
-def crosscheck(live: Report, virtual: Report) -> list[Agreement]:
+def crosscheck(
+    live: Report, virtual: Report, nearby: Sequence[Report] = ()
+) -> list[Agreement]:
     """Every run of a scenario, and every job of a run of several, against its twin of the same
-    label and job. One without a twin disagrees."""
+    label and job. One without a twin disagrees. `nearby`: what came of `replays_nearby`."""
     found: list[Agreement] = []
     played, modelled = _by_job(live), _by_job(virtual)
+    others = [_by_job(each) for each in nearby]
     for job in dict.fromkeys([*played, *modelled]):
         if job in played and job in modelled:
-            found += agreements(played[job], modelled[job])
+            found += agreements(played[job], modelled[job],
+                                [each[job] for each in others if job in each])
         else:
             only_live = job in played
             found.append(Agreement(f"{dotted_name(*job) or 'run'}.runs", float(only_live),
@@ -275,6 +303,27 @@ def replay_of(live: Report) -> dict[str, Any]:
     return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
             "replay_faults": {label: fault_moments(run.data)
                               for label, run in live.results.items()}}
+
+
+def needs_nearby(found: Sequence[Agreement]) -> bool:
+    """Whether nothing but silences and recoveries of ranks that compute disagrees."""
+    wrong = [each for each in found if not each.ok]
+    return bool(wrong) and all(each.why in (DRAW, EDGE) for each in wrong)
+
+
+def replays_nearby(live: Report) -> list[dict[str, Any]]:
+    """As replay_of, of twins whose faults begin a little earlier or later."""
+    found = []
+    for shift in NEARBY_SHIFTS:
+        replay = replay_of(live)
+        for label, moments in replay["replay_faults"].items():
+            result = live.results[label]
+            spread = {phase.name: uneven_computing_s(result.data, phase) for phase in result.phases}
+            replay["replay_faults"][label] = {
+                phase: (number, max(after + round(shift * spread.get(phase, 0.0) * 1e12), 0))
+                for phase, (number, after) in moments.items()}
+        found.append(replay)
+    return found
 
 
 def _completion(data: RunData) -> float | None:

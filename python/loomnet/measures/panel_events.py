@@ -76,12 +76,17 @@ class PanelEvents:
         return found
 
     @property
+    def rows(self) -> list[tuple[int, str, str, str]]:
+        """(time in ps, where, kind, value) of each."""
+        where, what = list(self._where), list(self._what)
+        return [(at, where[place], *what[kind])
+                for at, place, kind in self._columns.rows.tolist()]
+
+    @property
     def table(self) -> Table:
         """One row for each event, times in seconds."""
-        where, what = list(self._where), list(self._what)
-        return Table(COLUMNS, (
-            dict(zip(COLUMNS, (at / 1e12, where[place], *what[kind]), strict=True))
-            for at, place, kind in self._columns.rows.tolist()))
+        return Table(COLUMNS, (dict(zip(COLUMNS, (at / 1e12, *rest), strict=True))
+                               for at, *rest in self.rows))
 
 
 def _numbered(known: dict[_T, int], names: Iterable[_T]) -> Column:
