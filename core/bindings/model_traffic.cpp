@@ -2,9 +2,9 @@
 #include <pybind11/functional.h>
 
 #include "bindings/spans.hpp"
+#include "bindings/sum_shape.hpp"
+#include "traffic/executor_sums.hpp"
 #include "traffic/model_traffic.hpp"
-#include "traffic/ring_sums.hpp"
-#include "traffic/switch_sums.hpp"
 
 namespace py = pybind11;
 
@@ -21,25 +21,19 @@ void bind_model_traffic(py::module_& m) {
       py::arg("layer"), "1 to 255: how urgent a bucket is by the formula of that name.");
 
   py::class_<BucketSums>(m, "BucketSums", "How the gradients of a model job's buckets are summed.");
-  py::class_<RingSums, BucketSums>(m, "RingSums")
+  py::class_<ExecutorSums, BucketSums>(m, "ExecutorSums")
       .def(py::init([](Network& n, std::uint32_t job, std::vector<NodeId> hosts, std::uint64_t longest,
-                       bool await_sends, std::uint32_t slots, std::uint32_t slot_payload) {
-             return new RingSums(n, {JobId{job}, std::move(hosts), longest, await_sends, slots, slot_payload});
+                       bool await_sends, std::uint32_t slots, std::uint32_t slot_payload,
+                       const std::optional<SumNumbers>& sums, bool payload) {
+             return new ExecutorSums(n, {JobId{job}, std::move(hosts), longest, await_sends, slots, slot_payload,
+                                         sum_shape(sums), payload});
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("job"), py::arg("hosts"),
-           py::arg("longest"), py::arg("await_sends") = true, py::arg("slots") = 8, py::arg("slot_payload") = 65536)
-      .def("set_queue_pair", &RingSums::set_queue_pair, py::arg("rank"), py::arg("peer"), py::arg("qp"));
-
-  py::class_<SwitchSums, BucketSums>(m, "SwitchSums")
-      .def(py::init([](Network& n, std::uint32_t job, std::vector<NodeId> hosts, std::uint32_t values,
-                       std::uint32_t window, bool exponents, bool payload) {
-             return new SwitchSums(n, {JobId{job}, std::move(hosts),
-                                       {.values = values, .window = window, .exponents = exponents}, payload});
-           }),
-           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("job"), py::arg("hosts"),
-           py::arg("values"), py::arg("window"), py::arg("exponents"), py::arg("payload") = false)
-      .def("set_sum_pair", &SwitchSums::set_sum_pair, py::arg("rank"), py::arg("qp"))
-      .def_property_readonly("wrong", &SwitchSums::wrong);
+           py::arg("longest"), py::arg("await_sends") = true, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
+           py::arg("sums") = py::none(), py::arg("payload") = false, kSumsDoc)
+      .def("set_queue_pair", &ExecutorSums::set_queue_pair, py::arg("rank"), py::arg("peer"), py::arg("qp"))
+      .def("set_sum_pair", &ExecutorSums::set_sum_pair, py::arg("rank"), py::arg("qp"))
+      .def_property_readonly("wrong", &ExecutorSums::wrong);
 
   py::class_<BucketFacts>(m, "BucketFacts", "What a priority is told of a bucket that is about to be summed.")
       .def_readonly("rank", &BucketFacts::rank)

@@ -1,5 +1,6 @@
 // The engine's own traffic for Python: flows, graphs of transfers, collectives over queue pairs.
 #include "bindings/spans.hpp"
+#include "bindings/sum_shape.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "traffic/graph_traffic.hpp"
@@ -8,13 +9,6 @@ namespace py = pybind11;
 
 namespace loomnet {
 namespace {
-
-// Values of a fragment, window in fragments, whether exponents are carried.
-using SumRow = std::tuple<std::uint32_t, std::uint32_t, bool>;
-SumShape sum_shape(const SumRow& row) {
-  const auto& [values, window, exponents] = row;
-  return {.values = values, .window = window, .exponents = exponents};
-}
 
 struct FlowRow {
   std::uint32_t flow;
@@ -166,7 +160,7 @@ void bind_traffic(py::module_& m) {
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
                        bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop,
-                       const std::optional<SumRow>& sums, std::uint32_t channels, std::uint32_t first_step,
+                       const std::optional<SumNumbers>& sums, std::uint32_t channels, std::uint32_t first_step,
                        bool whole_steps, std::int64_t step_compute, std::uint32_t renew_every) {
              CollectiveTrafficConfig c;
              c.job = JobId{job};
@@ -183,7 +177,7 @@ void bind_traffic(py::module_& m) {
              c.slot_payload = slot_payload;
              c.shift = shift;
              c.await_sends = await_sends;
-             if (sums) c.sums = sum_shape(*sums);
+             c.sums = sum_shape(sums);
              c.channels = channels;
              c.first_step = first_step;
              c.whole_steps = whole_steps;
@@ -199,8 +193,7 @@ void bind_traffic(py::module_& m) {
            py::arg("stop_ps") = py::none(), py::arg("sums") = py::none(),
            py::arg("channels") = 1, py::arg("first_step") = 0, py::arg("whole_steps") = false,
            py::arg("step_compute_ps") = 0, py::arg("renew_every") = 0,
-           "sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and "
-           "every rank has a queue pair for it (set_sum_pair).")
+           kSumsDoc)
       .def("set_sum_pair", &CollectiveTraffic::set_sum_pair, py::arg("rank"), py::arg("qp"))
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
            py::arg("qp"), py::arg("channel") = 0)

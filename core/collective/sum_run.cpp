@@ -127,7 +127,7 @@ void SumRun::proceed() {
 // An operation reads its input only once the operations that write there have ended.
 bool SumRun::may_read(std::size_t index) const {
   const Operation& reads = operations_[index].operation;
-  for (std::size_t i = 0; i < index; ++i) {
+  for (std::size_t i = 0; i < index && has_bytes(); ++i) {
     const Operation& writes = operations_[i].operation;
     if (overlap(writes.output, reads.input, bytes_of(writes), bytes_of(reads))) return false;
   }
@@ -146,15 +146,16 @@ SumRun::Head SumRun::head_of(const Active& active) const {
 
 void SumRun::send_head(Active& active) {
   const std::uint32_t framing = StagingLayout::sum_framing(1);
-  std::uint8_t* out = request();
-  std::memset(out, 0, framing);
-  if (active.ahead != 0) {
-    active.exponents.resize(active.blocks);
-    out[0] = exponent(active, 0);
-    active.told = 1;
-  }
   const Head head = head_of(active);
-  std::memcpy(out + framing, head.data(), sizeof head);
+  if (std::uint8_t* const out = request()) {
+    std::memset(out, 0, framing);
+    if (active.ahead != 0) {
+      active.exponents.resize(active.blocks);
+      out[0] = exponent(active, 0);
+    }
+    std::memcpy(out + framing, head.data(), sizeof head);
+  }
+  if (active.ahead != 0) active.told = 1;
   active.headed = true;
   post(active, Part::head, 1, framing, sizeof head);
 }
@@ -163,8 +164,8 @@ void SumRun::send_exponents(Active& active) {
   // To the next multiple of a chunk, since the head has carried one.
   const std::uint64_t end = std::min(active.ahead, active.told / chunk_ * chunk_ + chunk_);
   const auto count = static_cast<std::uint32_t>(end - active.told);
-  std::uint8_t* out = request();
-  for (std::uint32_t i = 0; i < count; ++i) out[i] = exponent(active, active.told + i);
+  std::uint8_t* const out = request();
+  for (std::uint32_t i = 0; i < count && out; ++i) out[i] = exponent(active, active.told + i);
   active.told = end;
   post(active, Part::exponents, count, count, 0);
 }
@@ -172,16 +173,18 @@ void SumRun::send_exponents(Active& active) {
 void SumRun::send_values(Active& active) {
   const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_, active.blocks - active.sent));
   const std::uint32_t framing = StagingLayout::sum_framing(count);
-  std::uint8_t* out = request();
-  std::memset(out, 0, framing);
+  std::uint8_t* const out = request();
+  if (out) std::memset(out, 0, framing);
   std::array<std::int32_t, std::tuple_size_v<Block>> integers;
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t block = active.sent + i;
-    const std::uint8_t own = quantise_block(active, block, integers.data());
-    out[i] = active.ahead != 0 ? exponent(active, block + active.ahead) : own;
     const std::size_t length = std::size_t{4} * count_of(active, block);
-    std::memcpy(out + framing + bytes, integers.data(), length);
+    if (out) {
+      const std::uint8_t own = quantise_block(active, block, integers.data());
+      out[i] = active.ahead != 0 ? exponent(active, block + active.ahead) : own;
+      std::memcpy(out + framing + bytes, integers.data(), length);
+    }
     bytes += length;
   }
   active.sent += count;
@@ -239,14 +242,22 @@ void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
   posted_.pop_front();
   // Requests complete in order, so this one is of the oldest operation.
   Active& active = operations_.front();
-  const std::uint8_t* result = place_.staging + place_.layout.sum_result(posted.slot);
+  if (has_bytes()) {
+    take(active, posted, place_.staging + place_.layout.sum_result(posted.slot));
+    if (communicator_.failed()) return;
+  } else {
+    if (posted.part == Part::values) active.held += posted.fragments;
+    if (active.ahead != 0) active.known = std::min(active.blocks, active.known + posted.fragments);
+  }
+  if (active.held == active.blocks && active.floats_held == active.beyond.size()) end();
+  proceed();
+}
+
+void SumRun::take(Active& active, const Posted& posted, const std::uint8_t* result) {
   if (posted.part == Part::head && !take_head(active, result + posted.framing)) return;
   if (posted.part == Part::values) take_values(active, posted, result);
   if (posted.part == Part::floats) take_floats(active, posted, result);
   if (active.ahead != 0) learn(active, result, posted.fragments);
-  if (communicator_.failed()) return;
-  if (active.held == active.blocks && active.floats_held == active.beyond.size()) end();
-  proceed();
 }
 
 bool SumRun::take_head(const Active& active, const std::uint8_t* result) {

@@ -40,7 +40,7 @@ struct SumCounters {
 // Where an executor's sums go.
 struct SumPlace {
   const StagingLayout& layout;
-  std::uint8_t* staging;
+  std::uint8_t* staging;  // null: lengths alone
   Verbs& verbs;
   SumCounters& counters;
 };
@@ -96,6 +96,7 @@ class SumRun {
   void send_values(Active& active);
   void send_floats(Active& active);
   void post(const Active& active, Part part, std::uint32_t fragments, std::uint32_t framing, std::uint64_t bytes);
+  void take(Active& active, const Posted& posted, const std::uint8_t* result);
   bool take_head(const Active& active, const std::uint8_t* result);
   void learn(Active& active, const std::uint8_t* framing, std::uint32_t fragments);
   void take_values(Active& active, const Posted& posted, const std::uint8_t* result);
@@ -108,7 +109,11 @@ class SumRun {
   void store(const Active& active, std::uint64_t block, std::span<float> values);
   std::uint8_t exponent(const Active& active, std::uint64_t block);
   std::uint8_t quantise_block(const Active& active, std::uint64_t block, std::int32_t* out);
-  std::uint8_t* request() { return place_.staging + place_.layout.sum_request(next_slot_); }
+  bool has_bytes() const { return place_.staging != nullptr; }
+  // Null without bytes.
+  std::uint8_t* request() {
+    return has_bytes() ? place_.staging + place_.layout.sum_request(next_slot_) : nullptr;
+  }
 
   Communicator& communicator_;
   const SumPlace place_;

@@ -9,15 +9,12 @@
 
 #include "clock/random.hpp"
 #include "packet/step_stamp.hpp"
-#include "traffic/nic_executor.hpp"
-#include "traffic/sum_client.hpp"
 
 namespace loomnet {
 
 namespace {
 
 constexpr std::uint64_t kStepPurpose = 0x73746570;  // "step"
-constexpr std::uint64_t kMostSummedPayload = 512u << 20;
 constexpr std::uint32_t kMostIncarnations = (kMaxCommunicatorId + 1) / kRingsPerJob;
 
 bool rings(Collective collective) {
@@ -27,7 +24,7 @@ bool rings(Collective collective) {
 
 }  // namespace
 
-class CollectiveTraffic::Member final : private SumClient::Sink {
+class CollectiveTraffic::Member final {
  public:
   Member(CollectiveTraffic& job, JobRank rank)
       : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])), meter_(nic_.meter(job.config_.job)) {
@@ -35,13 +32,6 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
   }
 
   NicExecutor& executor(std::uint32_t channel) { return channels_.at(channel)->executor; }
-  void set_sum_pair(QpNumber qp) {
-    SumShape shape = *job_.config_.sums;
-    shape.members = static_cast<std::uint32_t>(job_.config_.hosts.size());
-    shape.member = rank_;
-    sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload,
-                                        static_cast<SumClient::Sink&>(*this));
-  }
   // The rank's compute between two steps of this ring is over.
   void computed(std::uint32_t number, Picoseconds now) {
     Channel& channel = *channels_[number];
@@ -59,13 +49,6 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
       const auto number = static_cast<std::uint32_t>(iterations_.size());
       tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1,
                                     static_cast<std::uint32_t>(job_.config_.job)}, now);
-    }
-    if (sums_) {
-      const auto repeat = static_cast<std::int64_t>(iterations_.size());
-      Attributes attributes = job_.config_.attributes;
-      attributes.sequence = static_cast<std::uint32_t>(repeat);  // as an executor counts its operations
-      sums_->poster().begin(iterations_.size(), job_.config_.bytes / 4 * 4, attributes, repeat, now);
-      return;
     }
     const std::uint32_t every = job_.config_.renew_every;
     const std::uint64_t repeat = iterations_.size();
@@ -149,7 +132,8 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     return blocks() ? total / job_.config_.hosts.size() : total;
   }
 
-  // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k.
+  // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k. Sums in the network are of
+  // floats.
   void fill() {
     const std::uint64_t count = elements();
     if (!job_.config_.payload || count == 0) return;
@@ -157,6 +141,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     const std::uint64_t n = blocks() ? job_.config_.hosts.size() : 1;
     input_.resize(c == Collective::all_gather ? count : count * n);
     output_.assign(c == Collective::reduce_scatter ? count : count * n, -1);
+    if (job_.config_.sums) return job_.values_.fill(input_, rank_, iterations_.size());
     for (std::uint64_t i = 0; i < input_.size(); ++i) {
       input_[i] = static_cast<std::int32_t>(i + rank_ + iterations_.size());
     }
@@ -167,7 +152,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     const auto n = static_cast<std::uint64_t>(job_.config_.hosts.size());
     Operation op;
     op.collective = job_.config_.collective;
-    op.type = DataType::int32;
+    op.type = job_.config_.sums ? DataType::float32 : DataType::int32;
     op.attributes = job_.config_.attributes;
     const std::uint64_t whole = elements();
     const std::uint64_t from = split_offset(whole, job_.config_.channels, channel);
@@ -202,6 +187,10 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
 
   void check() {
     if (!job_.config_.payload) return;
+    if (job_.config_.sums) {
+      job_.wrong_ += job_.values_.wrong(output_, iterations_.size());
+      return;
+    }
     const auto n = static_cast<std::int64_t>(job_.config_.hosts.size());
     const auto k = static_cast<std::int64_t>(iterations_.size());
     const auto count = static_cast<std::int64_t>(output_.size());
@@ -223,18 +212,6 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     }
   }
 
-  void ended(const SumPoster::Ended& tensor, Picoseconds now) override {
-    job_.wrong_ += tensor.wrong;
-    OperationResult result;
-    if (tensor.status != Status::ok) {
-      result.status = OperationStatus::peer_failed;
-      result.message = "the sum failed: " + std::string(to_string(tensor.status));
-    } else {
-      result.received.expected = result.received.delivered = job_.config_.bytes;
-    }
-    finished(result, now);
-  }
-
   void finished(const OperationResult& result, Picoseconds now) {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
@@ -250,7 +227,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     }
     job_.expected_bytes_ += result.received.expected;
     job_.delivered_bytes_ += result.received.delivered;
-    if (!sums_) check();
+    check();
     iterations_.push_back({began_, now});
     if (rank_ == 0) job_.network_.events().iteration_ended();
     const std::size_t k = iterations_.size() - 1;
@@ -276,7 +253,6 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::uint32_t open_ = 0;    // channels that are at work on this repeat
   OperationResult total_;     // of those that are done with it
-  std::unique_ptr<SumClient> sums_;
   std::vector<std::int32_t> input_, output_;
   std::vector<Iteration> iterations_;
   Picoseconds began_{};
@@ -285,10 +261,11 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
 CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config)
     : network_(network),
       config_(config),
-      layout_(staging_layout(config.hosts.size(), config.bytes, config.slots, config.slot_payload)),
+      layout_(staging_layout(config.hosts.size(), config.bytes, config.slots, config.slot_payload, config.sums)),
       rings_{.first = config.first_step,
              .whole = config.whole_steps || config.step_compute.count > 0,
              .paced = config.step_compute.count > 0},
+      values_(config.sums ? config.hosts.size() : 0),
       id_(network.events().add(*this)),
       rounds_(config.repeat) {
   network.forbid_lookahead();  // ranks of several hosts begin a round together
@@ -300,9 +277,6 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
   if (config.stop <= config.start) throw std::invalid_argument("collective: stop must be after start");
   if (config.sums && config.collective != Collective::all_reduce) {
     throw std::invalid_argument("collective: sums go with all_reduce");
-  }
-  if (config.sums && config.payload && config.bytes > kMostSummedPayload) {
-    throw std::invalid_argument("collective: sums with payload take 512 MiB at most");
   }
   if (config.sums && config.bytes < 4) throw std::invalid_argument("collective: sums need 4 bytes or more");
   const bool plain = config.channels == 1 && config.first_step == 0 && !rings_.whole && config.renew_every == 0;
@@ -336,7 +310,9 @@ void CollectiveTraffic::take_by_step(JobRank rank, JobRank peer,
   NicExecutor::take_by_step(members_.at(rank)->executor(channel), members_.at(peer)->executor(channel), pairs);
 }
 
-void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) { members_.at(rank)->set_sum_pair(qp); }
+void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) {
+  members_.at(rank)->executor(0).connect_sums(qp);
+}
 
 void CollectiveTraffic::start() {
   for (JobRank r = 0; r < members_.size(); ++r) network_.events().schedule(config_.start, id_, r);

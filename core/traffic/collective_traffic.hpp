@@ -11,7 +11,8 @@
 #include "collective/executor.hpp"
 #include "collective/step_log.hpp"
 #include "engine/network.hpp"
-#include "traffic/sum_poster.hpp"
+#include "traffic/nic_executor.hpp"
+#include "traffic/summed_values.hpp"
 
 namespace loomnet {
 
@@ -105,6 +106,7 @@ class CollectiveTraffic final : public EventHandler {
   CollectiveTrafficConfig config_;
   StagingLayout layout_;
   RingSteps rings_;
+  SummedValues values_;  // of sums in the network
   ObjectId id_;
   std::vector<std::unique_ptr<Member>> members_;
   std::uint32_t rounds_;  // repeats that begin: `repeat`, or fewer because of `stop`

@@ -34,6 +34,11 @@ void NicExecutor::connect(JobRank peer, QpNumber qp, std::uint32_t peer_key) {
   own(peer, qp);
 }
 
+void NicExecutor::connect_sums(QpNumber qp) {
+  nic_.clients().own(qp, {config_.job, client_});
+  sums_ = qp;
+}
+
 void NicExecutor::own(JobRank peer, QpNumber qp) {
   nic_.clients().own(qp, {config_.job, client_});
   if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
@@ -85,6 +90,10 @@ void NicExecutor::start(Operation operation, Picoseconds now) {
 
 void NicExecutor::on_completion(const Completion& c, Picoseconds now) {
   now_ = now;
+  if (c.qp == sums_ && sums_ != 0) {
+    executor_->on_sum(c.id, static_cast<WriteStatus>(c.status));
+    return flush(now);
+  }
   const JobRank peer = peer_of(c.qp);
   if (peer == kNobody) return;
   executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status), c.missing);
@@ -107,26 +116,44 @@ void NicExecutor::on_arrival(const Arrival& a, Picoseconds now) {
   flush(now);
 }
 
+void NicExecutor::post(JobRank peer, const Write& write) {
+  WorkRequest request;
+  request.id = write.id;
+  request.local = write.local;
+  request.remote_address = write.remote_offset;
+  request.remote_key = peers_[peer].key;
+  request.length = write.length;
+  request.immediate = write.immediate;
+  request.opcode = Opcode::write_with_immediate;
+  request.framing = write.framing;
+  request.attributes = write.attributes;
+  request.attributes.job = static_cast<std::uint32_t>(config_.job);
+  outbox_.push_back({peers_[peer].qp, peers_[peer].sender.get(), request});
+}
+
+void NicExecutor::post_sum(const Sum& sum) {
+  WorkRequest request;
+  request.id = sum.id;
+  request.local = sum.local;
+  request.remote_address = sum.result_offset;
+  request.remote_key = key_;
+  request.length = sum.length;
+  request.immediate = (sum.continues ? kSumContinues : 0u) | (sum.floats ? kSumFloats : 0u);
+  request.framing = sum.framing;
+  request.attributes = sum.attributes;
+  request.attributes.job = static_cast<std::uint32_t>(config_.job);
+  outbox_.push_back({sums_, nullptr, request});
+}
+
 void NicExecutor::flush(Picoseconds now) {
   if (flushing_) return;
   flushing_ = true;
   for (std::size_t i = 0; i < outbox_.size(); ++i) {
-    const auto [peer, write] = outbox_[i];
-    WorkRequest request;
-    request.id = write.id;
-    request.local = write.local;
-    request.remote_address = write.remote_offset;
-    request.remote_key = peers_[peer].key;
-    request.length = write.length;
-    request.immediate = write.immediate;
-    request.opcode = Opcode::write_with_immediate;
-    request.framing = write.framing;
-    request.attributes = write.attributes;
-    request.attributes.job = static_cast<std::uint32_t>(config_.job);
-    if (StepSender* sender = peers_[peer].sender.get()) {
-      sender->post(request, now);
+    const Outgoing out = outbox_[i];
+    if (out.sender) {
+      out.sender->post(out.request, now);
     } else {
-      nic_.post(peers_[peer].qp, request, now);
+      nic_.post(out.qp, out.request, now);
     }
   }
   outbox_.clear();
@@ -134,12 +161,20 @@ void NicExecutor::flush(Picoseconds now) {
 }
 
 StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots,
-                             std::uint32_t slot_payload) {
+                             std::uint32_t slot_payload, const std::optional<SumShape>& sums) {
   const std::uint64_t most = (std::max<std::uint64_t>(longest, 1) + 63) / 64 * 64;
-  return StagingLayout({.ranks = static_cast<std::uint32_t>(ranks),
-                        .slots = slots,
-                        .slot_payload = static_cast<std::uint32_t>(std::min<std::uint64_t>(slot_payload, most)),
-                        .channels = 1});
+  StagingConfig config{.ranks = static_cast<std::uint32_t>(ranks),
+                       .slots = slots,
+                       .slot_payload = static_cast<std::uint32_t>(std::min<std::uint64_t>(slot_payload, most)),
+                       .channels = 1};
+  if (sums) {
+    config.sum_slots = sums->slots;
+    config.sum_values = sums->values;
+    config.sum_window = sums->window;
+    config.sum_scale = sums->scale;
+    config.sum_floats = sums->floats;
+  }
+  return StagingLayout(config);
 }
 
 }  // namespace loomnet

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective/executor.hpp"
@@ -43,6 +44,8 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   // The rank reaches `peer`, whose staging region has this key, by queue pair `qp` of its host. Throws
   // std::invalid_argument where the queue pair is another job's or another client's.
   void connect(JobRank peer, QpNumber qp, std::uint32_t peer_key);
+  // The rank's parts of sums in the network go by this queue pair of its host; the layout has an area for them.
+  void connect_sums(QpNumber qp);
   // Each ring step from `from` to `to` takes the next of these queue pairs, (number at `from`, number at `to`),
   // as a new one. The two are connected already.
   static void take_by_step(NicExecutor& from, NicExecutor& to,
@@ -66,11 +69,13 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
     std::unique_ptr<StepReceiver> receiver;  // null: all comes by `qp`
   };
   struct Outgoing {
-    JobRank peer;
-    Write write;
+    QpNumber qp;
+    StepSender* sender;  // null: it goes by `qp`
+    WorkRequest request;
   };
   JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
-  void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
+  void post(JobRank peer, const Write& write) override;
+  void post_sum(const Sum& sum) override;
   void own(JobRank peer, QpNumber qp);
   void create(CommunicatorId id);
   void step_received(std::uint32_t, std::uint32_t ring_step) override { sink_.step_received(ring_step, now_); }
@@ -86,14 +91,21 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   std::unique_ptr<CollectiveExecutor> executor_;
   std::vector<Peer> peers_;
   std::vector<JobRank> by_qp_;
+  QpNumber sums_ = 0;  // 0: none
   std::vector<Outgoing> outbox_;
   Picoseconds now_{};
   bool flushing_ = false;
 };
 
+// What a rank's memory has for sums in the network: StagingConfig's sum_slots and so on.
+struct SumShape {
+  std::uint32_t slots = 7, values = 256, window = 256, scale = 0;
+  bool floats = false;
+};
+
 // Slots and their size for operations of which none moves more than `longest` bytes: no slot is longer
 // than that. One communicator without messages has one channel.
 StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots,
-                             std::uint32_t slot_payload);
+                             std::uint32_t slot_payload, const std::optional<SumShape>& sums = {});
 
 }  // namespace loomnet

@@ -379,7 +379,7 @@ def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
     """Slots are short while ranks wait for a later one, and a job that is more urgent by one step
     takes those of the other at the first attempt. The same jobs with one priority do not."""
     counted = {}
-    for urgent in (128, 129):
+    for urgent in (127, 128):
         name = f"model_{urgent}"
 
         @ln.plugin.priority(name)
@@ -395,7 +395,7 @@ def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
                    ina={"rto_first": 50 * 10**9})
         counters = r.switch("p0.leaf0").counters
         counted[urgent] = counters["preempt"] / counters["collide"]
-    assert counted[128] != counted[129] and min(counted.values()) > 0
+    assert counted[127] > 2 * counted[128] > 0
 
 
 def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):
@@ -412,14 +412,6 @@ def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):
         for name in "ab":
             assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
             assert r[f"{name}.jct_s"] > 0
-
-
-def test_real_values_of_a_large_bucket_are_refused_before_the_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    job = small(workers=4, size="8 GiB", allreduce="ina")
-    with pytest.raises(UsageError, match=r"buckets: one of 1 GiB is above 512 MiB, the most that"):
-        ln.run(summing(), job, payload=True)
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- priorities -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ __all__: list[str] = [
     "CongestionFlow",
     "Copilot",
     "DATA_TYPES",
+    "ExecutorSums",
     "FlowProbe",
     "FlowTraffic",
     "FluidFabric",
@@ -47,8 +48,6 @@ __all__: list[str] = [
     "RankWork",
     "Recorder",
     "RegionDriver",
-    "RingSums",
-    "SwitchSums",
     "TableBatch",
     "VERSION",
     "VirtualRanks",
@@ -964,7 +963,7 @@ class CollectiveTraffic:
         await_sends: bool = True,
         job: int = 0,
         stop_ps: int | None = None,
-        sums: tuple[int, int, bool] | None = None,
+        sums: collections.abc.Mapping[str, int] | None = None,
         channels: int = 1,
         first_step: int = 0,
         whole_steps: bool = False,
@@ -972,7 +971,7 @@ class CollectiveTraffic:
         renew_every: int = 0,
     ) -> None:
         """
-        sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and every rank has a queue pair for it (set_sum_pair).
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats} as RankBridge takes them: switches sum, and every rank has a queue pair for it (set_sum_pair).
         """
 
     def failures(self) -> list[tuple[int, int, str]]:
@@ -1022,7 +1021,7 @@ class BucketSums:
     How the gradients of a model job's buckets are summed.
     """
 
-class RingSums(BucketSums):
+class ExecutorSums(BucketSums):
     def __init__(
         self,
         network: Network,
@@ -1033,24 +1032,17 @@ class RingSums(BucketSums):
         await_sends: bool = True,
         slots: int = 8,
         slot_payload: int = 65536,
-    ) -> None: ...
-    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
-
-class SwitchSums(BucketSums):
-    def __init__(
-        self,
-        network: Network,
-        *,
-        job: int,
-        hosts: collections.abc.Sequence[EngineNode],
-        values: int,
-        window: int,
-        exponents: bool,
+        sums: collections.abc.Mapping[str, int] | None = None,
         payload: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats} as RankBridge takes them: switches sum, and every rank has a queue pair for it (set_sum_pair).
+        """
+
+    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
     def set_sum_pair(self, rank: int, qp: int) -> None: ...
     @property
-    def wrong(self) -> int: ...
+    def wrong(self) -> int | None: ...
 
 class BucketFacts:
     """

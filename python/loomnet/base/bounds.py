@@ -18,7 +18,6 @@ MOST_RATE = Rate("672 Tb/s")
 MOST_BYTES = 2**60  # of a limit of one queue, and of all that a job moves
 MOST_BUFFER = 2**63 - 1
 MOST_COLLECTIVE = Size("128 GiB")  # core/collective: chunk numbers have 32 bits
-MOST_SUMMED_PAYLOAD = Size("512 MiB")  # of a tensor of real values that switches sum
 MOST_ROUNDS = 10**8  # of a job, as its repetitions or flows are counted
 
 

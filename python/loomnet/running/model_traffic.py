@@ -20,8 +20,6 @@ class ModelTraffic(RankTraffic):
     def __init__(self, engine: Engine, asked: JobRequest, job: ModelJob, start_ps: int, *,
                  payload: bool) -> None:
         self._sums = bucket_sums(engine, asked, job, payload=payload)
-        self._compared = (self._sums if payload and isinstance(self._sums, _core.SwitchSums)
-                          else None)
         made = priority_made("ModelJob.priority", job.priority)
         self._asker = None if made is None else Asker(
             job.priority, made, asked.name or job.name or "job", engine.plugins)
@@ -40,7 +38,7 @@ class ModelTraffic(RankTraffic):
             self._asker.pending.check()
 
     def wrong(self) -> int | None:
-        return None if self._compared is None else self._compared.wrong
+        return self._sums.wrong
 
 
 class Asker:
@@ -66,16 +64,17 @@ class Asker:
 
 
 def bucket_sums(engine: Engine, asked: JobRequest, job: ModelJob, *, payload: bool
-                ) -> _core.RingSums | _core.SwitchSums:
+                ) -> _core.ExecutorSums:
     """How the job's buckets are summed, with its queue pairs connected."""
     part = engine.carrying(asked)
     if part is not None and (own := part.bucket_sums(engine, asked, payload=payload)) is not None:
         return own
     carrier = engine.carrier(job)
-    sums = _core.RingSums(
+    staging = staging_for(engine.plan)
+    sums = _core.ExecutorSums(
         engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
         longest=max(job.bucket_bytes), await_sends=carrier is None or carrier.await_sends,
-        **staging_for(engine.plan))
+        slots=staging["slots"], slot_payload=staging["slot_payload"])
     for (rank, peer), number in engine.connect_mesh(asked).items():
         sums.set_queue_pair(rank, peer, number)
     return sums

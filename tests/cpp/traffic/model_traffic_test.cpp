@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "engine/clos.hpp"
-#include "traffic/ring_sums.hpp"
+#include "traffic/executor_sums.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet {
@@ -245,7 +245,7 @@ struct Ring {
     }
     config.hosts = {0, 1, 2, 3};
     config.link = gigabits(100);
-    sums.emplace(network, RingSumsConfig{.hosts = config.hosts, .longest = 1 << 20});
+    sums.emplace(network, ExecutorSumsConfig{.hosts = config.hosts, .longest = 1 << 20});
     for (unsigned a = 0; a < 4; ++a) {
       for (unsigned b = a + 1; b < 4; ++b) {
         clos.connect(a, 100 + b, b, 100 + a);
@@ -262,7 +262,7 @@ struct Ring {
   }
   Network network;
   Clos clos;
-  std::optional<RingSums> sums;
+  std::optional<ExecutorSums> sums;
   std::optional<ModelTraffic> traffic;
 };
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import loomnet._core as _core
-from loomnet.base.bounds import MOST_SUMMED_PAYLOAD
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
-from loomnet.base.units import Size, Time
+from loomnet.base.units import Time
 from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
 from loomnet.jobs.model import TorchJob
@@ -235,27 +234,18 @@ class Sums(RunPart):
                 "children": list(place.children), "hops": list(place.hops)}
 
     # --- what a run asks of its parts -------------------------------------------------------------
-    def check(self, asked: JobRequest, *, payload: bool) -> None:
-        if not payload or not isinstance(asked.job, ModelJob):
-            return
-        largest = Size.of(max(asked.job.bucket_bytes))
-        if largest > MOST_SUMMED_PAYLOAD:
-            raise UsageError(
-                f"ModelJob.buckets: one of {largest} is above {MOST_SUMMED_PAYLOAD}, the most that "
-                "switches sum with payload=True; give more buckets")
-
     def core_options(self, asked: JobRequest) -> dict[str, Any]:
-        return {"sums": self._shape(asked)}
+        return {"sums": self.staging(asked.number)}
 
     def bind(self, engine: PartEngine, asked: JobRequest, core: Any) -> None:
         for rank, number in enumerate(self._connected(engine, asked)):
             core.set_sum_pair(rank, number)
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
-        values, window, exponents = self._shape(asked)
-        core = _core.SwitchSums(
+        assert isinstance(asked.job, ModelJob)
+        core = _core.ExecutorSums(
             engine.network, job=asked.number, hosts=[engine.node(host) for host in asked.placement],
-            values=values, window=window, exponents=exponents, payload=payload)
+            longest=max(asked.job.bucket_bytes), sums=self.staging(asked.number), payload=payload)
         self.bind(engine, asked, core)
         return core
 
@@ -334,11 +324,6 @@ class Sums(RunPart):
             why = None if used else "no sample fell into the time that the job played"
             for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
                 yield f"slots_{figure}.{switch}", value, "slots", why
-
-    def _shape(self, asked: JobRequest) -> tuple[int, int, bool]:
-        """int32 in a fragment, window, whether exponents are carried."""
-        assert self.pool is not None
-        return self.pool.values, self.jobs[asked.number].window, self.exponents
 
     def _connected(self, engine: PartEngine, asked: JobRequest) -> list[int]:
         """Connects a job's parameter server and the queue pair of each rank by which switches sum
