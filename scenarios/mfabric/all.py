@@ -9,7 +9,8 @@ from pathlib import Path
 
 import loomnet as ln
 from loomnet.results.run_directory import outdated
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 HERE = Path(__file__).parent
 
@@ -73,7 +74,7 @@ def ended(folder, group):
 
 def one_region(lab):
     """The run of this scenario itself, whose fidelity stands for the machine: S1's first region."""
-    fabric, job = mixnet.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
+    fabric, job = mfabric.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
                                   layers=1, micro_batches=1, iterations=1)
     r = lab.run(fabric, job, model="fluid", label="one_region")
     lab.check("one-region-no-error", r["errors"], eq=0)

@@ -10,6 +10,8 @@ from pydantic import Field
 import loomnet as ln
 from loomnet.systems import mixnet
 
+import lib as mfabric
+
 # Of the publication's matrix with one expert on each server, rule "skip": the share of the bytes
 # that have a circuit, in percent, by optical ports of a server.
 COVERED = {1: 14.69, 2: 27.37, 3: 42.88, 4: 56.73, 5: 70.43, 6: 86.98}
@@ -88,7 +90,7 @@ def known_matrix(lab):
     """A7: records without noise."""
     random = np.random.default_rng(lab.seed)
     truth = random.dirichlet(np.ones(8), 8).T
-    copilot = mixnet.Copilot(8)
+    copilot = mfabric.Copilot(8)
     for _ in range(16):
         before = random.dirichlet(np.full(8, 0.3))
         copilot.record(before, truth @ before)
@@ -104,7 +106,7 @@ def drifting(lab, seeds):
     for seed in range(seeds):
         weights = mixnet.Drift(8, 3, lab.seed + seed)
         loads = [each.sum(axis=1) for each in itertools.islice(weights, 60)]  # by layer and expert
-        copilot = mixnet.Copilot(8)
+        copilot = mfabric.Copilot(8)
         for last, now in itertools.pairwise(loads):
             copilot.record(last[1], last[2])
             copilot.fit()

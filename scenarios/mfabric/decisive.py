@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 import loomnet as ln
-from loomnet.systems import mixnet
 
-# Baselines of mixnet.compared() in the order of the table; "random" and "static" never patch.
+import lib as mfabric
+
+# Baselines of mfabric.compared() in the order of the table; "random" and "static" never patch.
 POLICIES = {"mixnet": "every layer", "reuse": "every layer, reuse",
             "iteration": "every iteration", "oneshot": "once", "static": "mean demand",
             "random": "random circuits", "rotor": "rotating"}
@@ -37,7 +38,7 @@ def moving_pairs(iterations, layers, seed):
 
 def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches, profile, compute,
             **control):
-    fabric, job = mixnet.compared(
+    fabric, job = mfabric.compared(
         name, rate=rate, servers=8, preset=None, matrix=matrix, iterations=iterations, data=1,
         pipeline=1, layers=layers, micro_batches=micro_batches, profile=profile, control=control,
         compute=compute, seed=lab.seed)

@@ -5,7 +5,8 @@ optical port, in the publication's conditions (SIGCOMM 2025, doi 10.1145/3718958
 place of packets. X4 is reported only."""
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 TIES = ("tiled for 64 experts all pairs of servers ask for the same: rule skip then leaves the "
         "last server without a circuit, and a port that fails moves circuits to it")
@@ -13,7 +14,7 @@ TIES = ("tiled for 64 experts all pairs of servers ask for the same: rule skip t
 
 def seconds(lab, label, model, *, iterations=1, faults=(), servers=128, **job):
     """Of the last iteration; and its report."""
-    fabric, made = mixnet.compared("mixnet", model, servers=servers, iterations=iterations, **job)
+    fabric, made = mfabric.compared("mixnet", model, servers=servers, iterations=iterations, **job)
     r = lab.run(fabric, made, model="fluid", label=label, faults=list(faults))
     lab.check(f"{label}-no-error", r["errors"], eq=0)
     last = r.experts.rounds[-1]

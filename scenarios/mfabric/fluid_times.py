@@ -12,6 +12,8 @@ import numpy as np
 import loomnet as ln
 from loomnet.systems import mixnet
 
+import lib as mfabric
+
 TOLERANCE = 0.02
 WIRES = ("in packets wires that several servers share are 2 to 4 % slower than in flows, at any "
          "size; the cause is not known")
@@ -37,7 +39,7 @@ ROWS = {
 def dispatch_s(lab, model, matrix, label, *, name="mixnet", alpha=6, exchange="256 MiB", **control):
     """Seconds of the first dispatch, without what GPUs hand one another inside a server."""
     tokens, tensor = MATRICES[matrix]
-    fabric, job = mixnet.compared(
+    fabric, job = mfabric.compared(
         name, servers=8 * tensor // 8, alpha=alpha, profile="ideal", control=control, tensor=tensor,
         data=1, pipeline=1, layers=1, micro_batches=1, iterations=1, matrix=tokens,
         exchange=exchange, compute="1 us", nvlink="1000000 Gb/s", fabric={"one_switch": True})

@@ -11,7 +11,8 @@ import itertools
 import statistics
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 MODELS = {"Mixtral-8x22B": "mixtral_8x22b", "Mixtral-8x7B": "mixtral_8x7b",
           "LLaMA-MoE": "llama_moe", "Qwen-MoE": "qwen_moe"}
@@ -31,7 +32,7 @@ APART = {"rail": "every GPU's NIC takes what its own experts receive, the hottes
 
 
 def compared(name, point, **options):
-    return mixnet.compared(name, MODELS[point.model], rate=point.rate.replace("G", " Gb/s"),
+    return mfabric.compared(name, MODELS[point.model], rate=point.rate.replace("G", " Gb/s"),
                            iterations=1, **options)
 
 

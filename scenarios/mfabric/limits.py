@@ -7,7 +7,8 @@ SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 import itertools
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 LATENCIES = ("1 us", "100 us", "1 ms", "10 ms", "25 ms", "100 ms", "1 s", "10 s")
 # Tiled for 64 experts the published matrix is the same for all pairs of servers.
@@ -17,7 +18,7 @@ BLOCKED = "a dispatch waits for its circuits in every layer and micro-batch"
 
 def seconds(lab, label, name="mixnet", model="mixtral_8x22b", faults=(), **values):
     values = {"iterations": 1} | values
-    fabric, job = mixnet.compared(name, model, **values)
+    fabric, job = mfabric.compared(name, model, **values)
     r = lab.run(fabric, job, model="fluid", label=label, faults=list(faults))
     rounds = r.experts.rounds
     return [(each.end_ps - each.begin_ps) / 1e12 for each in rounds], r
@@ -26,7 +27,7 @@ def seconds(lab, label, name="mixnet", model="mixtral_8x22b", faults=(), **value
 def exposure(lab, name, took, r, dark, base):
     """Layers x micro-batches x dark time to the iteration, what was exposed of it, and the ratio to
     `base` seconds without that."""
-    _, job = mixnet.compared("mixnet")
+    _, job = mfabric.compared("mixnet")
     exposed = r["exposed_s"]
     waits = max(job.stage_layers) * job.micro_batches * dark
     lab.metric(f"{name}-layers-x-micro-batches-x-dark", waits / took, unit="ratio")

@@ -5,7 +5,8 @@ with random circuits, at 100 and 800 Gb/s. Then bars S1, S3 and S9 on one region
 (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 TOLERANCE = 0.03
 REGION = {"data": 1, "pipeline": 1, "layers": 7, "micro_batches": 1, "iterations": 1}
@@ -14,7 +15,7 @@ BARS = {"S1": ("mixtral_8x22b", "100 Gb/s", 8), "S3": ("mixtral_8x22b", "400 Gb/
 
 
 def seconds(lab, mode, name, label, **values):
-    fabric, job = mixnet.compared(name, **values)
+    fabric, job = mfabric.compared(name, **values)
     r = lab.run(fabric, job, model=mode, label=f"{label}.{mode}")
     lab.check(f"{label}-{mode}-no-error", r["errors"], eq=0)
     [only] = r.experts.rounds

@@ -9,7 +9,8 @@ import statistics
 from typing import Literal
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 SERVERS, GPUS, ALPHA, RANKS = 4, 4, 3, 8
 LAYERS, HIDDEN, BATCH, TOP = 2, 200, 32, 2
@@ -100,9 +101,9 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
     rounds = r.experts.rounds  # from the end of the first step on
     ends = [rounds[0].begin_ps / 1e12, *(each.end_ps / 1e12 for each in rounds)]
     curve = zip(ends, map(float, losses(r)), strict=True)
-    mixnet.strip_figure(r.experts, loads, losses=curve, lost=packets(r, "dark")).savefig(
+    mfabric.strip_figure(r.experts, loads, losses=curve, lost=packets(r, "dark")).savefig(
         lab.directory / "strip.png", dpi=150)
-    mixnet.circuits_figure(r.experts).savefig(lab.directory / "circuits.png", dpi=150)
+    mfabric.circuits_figure(r.experts).savefig(lab.directory / "circuits.png", dpi=150)
 
     if undrained:
         # Traffic that waits for nothing, and a panel that waits for no traffic.

@@ -12,7 +12,8 @@ import numpy as np
 
 import loomnet as ln
 import loomnet._core as _core
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 MS = 10**9  # picoseconds
 PROBE = 0.5  # ms between two probes
@@ -182,7 +183,7 @@ def rules(lab):
 
 
 def region(lab, label, iterations, model="fluid", **job):
-    fabric, made = mixnet.compared(
+    fabric, made = mfabric.compared(
         "mixnet", servers=8, rate="400 Gb/s", preset=None, matrix="drift", iterations=iterations,
         data=1, pipeline=1, layers=2, micro_batches=2, profile="polatis", compute="20 ms", seed=7,
         **job)

@@ -5,11 +5,12 @@ Costs are in proportion to the number of GPUs, so times must be (SIGCOMM 2025, d
 512 GPUs."""
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+import lib as mfabric
 
 
 def seconds(lab, name, servers):
-    fabric, job = mixnet.compared(name, servers=servers, iterations=1)
+    fabric, job = mfabric.compared(name, servers=servers, iterations=1)
     r = lab.run(fabric, job, model="fluid", label=f"{name}.{servers * 8}")
     lab.check(f"C7-{name}-{servers * 8}-no-error", r["errors"], eq=0)
     [only] = r.experts.rounds

@@ -10,6 +10,8 @@ import numpy as np
 import loomnet as ln
 from loomnet.systems import mixnet
 
+import lib as mfabric
+
 # Set-ups that were profiled in production: 128 GPUs, rails at 400 Gb/s.
 PRODUCTION = {"mixtral_8x7b": {}, "llama_moe": {}, "qwen_moe": {"expert": 16}}
 TIME_SHARES = {"mixtral_8x7b": (0.33, 0.55), "llama_moe": (0.42, 0.58), "qwen_moe": (0.0, 0.68)}
@@ -39,7 +41,7 @@ def volumes(job, replicas):
 def production(lab):
     """F1 on rails, beside the upper end of the published range; F2 by the job's bytes."""
     for model, setting in PRODUCTION.items():
-        fabric, job = mixnet.compared("rail", model, servers=16, iterations=1, **setting)
+        fabric, job = mfabric.compared("rail", model, servers=16, iterations=1, **setting)
         share = lab.run(fabric, job, model="fluid", label=f"F1.{model}")["all_to_all_share"]
         low, high = TIME_SHARES[model]
         lab.check(f"F1-{model}", share, ge=low, le=high, published=high,
@@ -59,7 +61,7 @@ def production(lab):
 def compute(lab):
     """F3: reported against the constant."""
     for batch, stated in ((8, 0.100), (16, 0.122)):
-        _, job = mixnet.compared("fattree", "mixtral_8x7b", servers=16, micro_batch=batch)
+        _, job = mfabric.compared("fattree", "mixtral_8x7b", servers=16, micro_batch=batch)
         took = job.experts_ps / 1e12
         bound = {"ge": stated} if batch == 8 else {"approx": stated, "rel": 0.10}
         lab.check(f"F3-{batch}", took, published=stated, reason=COMPUTE, **bound)

@@ -10,13 +10,14 @@ import threading
 import time
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
 from loomnet.base import wall_time
 from loomnet.base.errors import RunInterrupted
 from loomnet.labs.lab import Lab
-from loomnet.systems import mixnet
 
+mfabric = lib("mfabric")
 HANG = {"loops": "while True: pass", "sleeps": "__import__('time').sleep(600)"}
 hang = None  # what a hanging method does; a function of the test's
 
@@ -84,9 +85,9 @@ def a_priority(method):
 def an_assigner(method):
     own = {"assign": lambda self, demand, free, previous: previous, method: hangs}
     ln.plugin.assignment("hanging")(type("Hanging", (), own))
-    fabric, job = mixnet.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
-                                  layers=1, micro_batches=1, iterations=1,
-                                  control={"rule": "hanging"})
+    fabric, job = mfabric.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
+                                   layers=1, micro_batches=1, iterations=1,
+                                   control={"rule": "hanging"})
     return (fabric, job), {"model": "fluid"}
 
 

@@ -25,14 +25,14 @@ def test_one_all_to_all_takes_the_time_of_the_closed_forms(tmp_path):
 
 def test_a_wrong_rate_is_seen(tmp_path, monkeypatch):
     scenario = ln.load(FOLDER / "fluid_times.py")
-    compared = scenario.function.__globals__["mixnet"].compared
+    compared = scenario.function.__globals__["mfabric"].compared
 
     def slower(name, **values):
         fabric = {"rate": "390 Gb/s"} if name == "eps_only" else {}
         return compared(name, **(values | {"fabric": values["fabric"] | fabric}))
 
-    monkeypatch.setitem(scenario.function.__globals__, "mixnet", type(
-        "Slower", (), {**vars(scenario.function.__globals__["mixnet"]),
+    monkeypatch.setitem(scenario.function.__globals__, "mfabric", type(
+        "Slower", (), {**vars(scenario.function.__globals__["mfabric"]),
                        "compared": staticmethod(slower)}))
     report = scenario.run(directory=tmp_path / "run")
     assert [check.name for check in report.checks if not check.ok] == ["A6-GV1-without-circuits"]

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
 from loomnet.base.errors import ContractError, PluginError, UsageError
 from loomnet.systems import mixnet
+
+mfabric = lib("mfabric")
 
 DEMAND = mixnet.pair_demand(mixnet.PUBLISHED, tensor_parallel=8)
 
@@ -257,7 +260,7 @@ def test_copilot_beats_the_last_loads_on_drift():
     hits = {"copilot": 0, "reuse": 0}
     for seed in range(5):
         found = iterations(60, seed=seed)
-        copilot = mixnet.Copilot(8)
+        copilot = mfabric.Copilot(8)
         for t, each in enumerate(found):
             before, loads = each[1].sum(axis=0), each[2].sum(axis=0)
             top = set(np.argsort(loads)[-2:])
@@ -272,7 +275,7 @@ def test_copilot_beats_the_last_loads_on_drift():
 
 def test_both_solvers_of_copilot_find_the_same_least():
     pytest.importorskip("scipy")
-    fitted = [mixnet.Copilot(8, solver=solver) for solver in ("pgd", "slsqp")]
+    fitted = [mfabric.Copilot(8, solver=solver) for solver in ("pgd", "slsqp")]
     for each in iterations(16, seed=3):
         for one in fitted:
             one.record(each[0].sum(axis=0), each[1].sum(axis=0))
@@ -284,16 +287,16 @@ def test_both_solvers_of_copilot_find_the_same_least():
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: mixnet.Copilot(0), "experts=0 must be a whole number"),
-    (lambda: mixnet.Copilot("8"), "experts='8' must be a whole number"),
-    (lambda: mixnet.Copilot(10**9), "from 1 to 4096"),
-    (lambda: mixnet.Copilot(32, solver="slsqp"), "1024 unknowns"),
-    (lambda: mixnet.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
-    (lambda: mixnet.Copilot(4, records=0), "records must be 1 or more"),
-    (lambda: mixnet.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
-    (lambda: mixnet.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
-    (lambda: mixnet.Copilot(2).predict([0, 0]), "not all 0"),
-    (lambda: mixnet.Copilot(2).predict([1]), "1 loads of 2 experts"),
+    (lambda: mfabric.Copilot(0), "experts=0 must be a whole number"),
+    (lambda: mfabric.Copilot("8"), "experts='8' must be a whole number"),
+    (lambda: mfabric.Copilot(10**9), "from 1 to 4096"),
+    (lambda: mfabric.Copilot(32, solver="slsqp"), "1024 unknowns"),
+    (lambda: mfabric.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
+    (lambda: mfabric.Copilot(4, records=0), "records must be 1 or more"),
+    (lambda: mfabric.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
+    (lambda: mfabric.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
+    (lambda: mfabric.Copilot(2).predict([0, 0]), "not all 0"),
+    (lambda: mfabric.Copilot(2).predict([1]), "1 loads of 2 experts"),
 ])
 def test_copilot_refuses_in_one_line(call, message):
     with pytest.raises(UsageError, match=message):

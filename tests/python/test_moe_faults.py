@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
-from loomnet.systems import mixnet
+
+mfabric = lib("mfabric")
 
 SMALL = {"data": 1, "pipeline": 1, "layers": 2, "micro_batches": 1, "iterations": 2,
          "exchange": "1 MiB", "compute": "1 ms"}
@@ -14,8 +16,8 @@ MODES = ("fluid", "packets")
 
 
 def go(model: str, name: str = "mixnet", faults=(), profile: str = "1 ms", control=None, **values):
-    fabric, job = mixnet.compared(name, servers=8, rate="100 Gb/s", profile=profile, preset=None,
-                                  control=control, **(SMALL | {"matrix": "drift"} | values))
+    fabric, job = mfabric.compared(name, servers=8, rate="100 Gb/s", profile=profile, preset=None,
+                                   control=control, **(SMALL | {"matrix": "drift"} | values))
     return ln.run(fabric, job, faults=list(faults), model=model, seed=3)
 
 
@@ -101,8 +103,8 @@ class Meddler:
 @pytest.mark.parametrize("model", MODES)
 @pytest.mark.parametrize("circuits", [[], [("h0", "h1")] * 3, [("h3", "h0"), ("h1", "h2")]])
 def test_a_job_goes_on_when_another_client_patches_its_panel(model, circuits):
-    fabric, job = mixnet.compared("mixnet", servers=8, rate="100 Gb/s", profile="1 ms",
-                                  preset=None, **(SMALL | {"matrix": "drift"}))
+    fabric, job = mfabric.compared("mixnet", servers=8, rate="100 Gb/s", profile="1 ms",
+                                   preset=None, **(SMALL | {"matrix": "drift"}))
     whole = ln.run(fabric, job, model=model, seed=3)
     inside = [moment(whole, "apply", 1), *(span.begin_ps + 1000 for span in whole.experts.spans)]
     for at in {0, *inside}:
@@ -139,8 +141,8 @@ def test_circuits_that_rotate_serve_all_pairs_and_lose_nothing(model):
 
 @pytest.mark.parametrize(("tensor", "servers"), [(2, 2), (3, 3), (4, 4), (5, 5)])
 def test_every_two_servers_meet(tensor, servers):
-    fabric, job = mixnet.compared("rotor", servers=servers, rate="100 Gb/s", preset=None,
-                                  **(SMALL | {"tensor": tensor, "matrix": "drift"}))
+    fabric, job = mfabric.compared("rotor", servers=servers, rate="100 Gb/s", preset=None,
+                                   **(SMALL | {"tensor": tensor, "matrix": "drift"}))
     r = ln.run(fabric, job, model="fluid")
     assert r["errors"] == 0 and r["circuit_share"] == 1.0
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
 from loomnet.base.errors import FabricError, PluginError, UsageError
 from loomnet.systems import mixnet
+
+mfabric = lib("mfabric")
 
 # Small enough for packets: one region of 8 servers, 2 layers.
 SMALL = {"data": 1, "pipeline": 1, "layers": 2, "micro_batches": 1, "iterations": 2,
@@ -22,10 +25,10 @@ def small(name: str = "mixnet", **values) -> tuple[ln.Fabric, ln.MoeJob]:
     preset = values.pop("preset", None)
     control = values.pop("control", {})
     fabric = {"nvlink": "900 GB/s"} | values.pop("fabric", {})
-    return mixnet.compared(name, servers=8, rate="100 Gb/s", preset=preset, control=control,
-                           profile=values.pop("profile", "infocus128"),
-                           alpha=values.pop("alpha", 6), fabric=fabric,
-                           **(SMALL | {"matrix": "drift"} | values))
+    return mfabric.compared(name, servers=8, rate="100 Gb/s", preset=preset, control=control,
+                            profile=values.pop("profile", "infocus128"),
+                            alpha=values.pop("alpha", 6), fabric=fabric,
+                            **(SMALL | {"matrix": "drift"} | values))
 
 
 def lasted(r) -> float:
@@ -238,7 +241,7 @@ def test_topoopt_links_fill_ports_and_reach_everybody():
         demand = random.integers(0, 100, (servers, servers))
         demand = np.triu(demand, 1) + np.triu(demand, 1).T
         demand[: servers // 2, servers // 2:] = demand[servers // 2:, : servers // 2] = 0
-        links = mixnet.topoopt_links({tuple(range(servers)): 50.0}, demand)
+        links = mfabric.topoopt_links({tuple(range(servers)): 50.0}, demand)
         ends = np.bincount(np.array(links).ravel(), minlength=servers)
         assert ends.max() <= 8 and ends.min() >= 1
         reached, todo = {0}, [0]
@@ -251,6 +254,6 @@ def test_topoopt_links_fill_ports_and_reach_everybody():
                         todo.append(far)
         assert len(reached) == servers
     with pytest.raises(UsageError, match=r"symmetrical"):
-        mixnet.topoopt_links({}, np.array([[0, 1], [2, 0]]))
+        mfabric.topoopt_links({}, np.array([[0, 1], [2, 0]]))
     with pytest.raises(UsageError, match=r"a group has a server above 1"):
-        mixnet.topoopt_links({(0, 5): 1.0}, np.array([[0, 1], [1, 0]]))
+        mfabric.topoopt_links({(0, 5): 1.0}, np.array([[0, 1], [1, 0]]))

@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from scenario_lib import lib
 
 import loomnet as ln
-from loomnet.systems import mixnet
+
+mfabric = lib("mfabric")
 
 TRANSPORTS = ("mrc", "roce", "tcp")
 ROUNDS = ("Permutation", "Incast")
@@ -111,7 +113,7 @@ class World:
         lab = ln.Lab("watched", seed=self.seed,
                      directory=self.folder / f"run{len(os.listdir(self.folder))}")
         if self.kind == "MoeJob":
-            fabric, own = mixnet.compared(
+            fabric, own = mfabric.compared(
                 "mixnet", servers=8, rate="100 Gb/s", control={}, preset=None,
                 profile="infocus128", alpha=6, fabric={"nvlink": "900 GB/s"}, data=1, pipeline=1,
                 layers=2, micro_batches=1, iterations=2, exchange="64 KiB", compute="1 ms")

@@ -13,14 +13,8 @@ if TYPE_CHECKING:  # read by type checkers and editors; a run needs few of them
     from loomnet.systems.mixnet.assignment import assign as assign
     from loomnet.systems.mixnet.assignment import map_ports as map_ports
     from loomnet.systems.mixnet.assignment import pair_demand as pair_demand
-    from loomnet.systems.mixnet.comparison import BASELINES as BASELINES
-    from loomnet.systems.mixnet.comparison import compared as compared
-    from loomnet.systems.mixnet.copilot import Copilot as Copilot
     from loomnet.systems.mixnet.drift import Drift as Drift
     from loomnet.systems.mixnet.fabric import NETWORKS as NETWORKS
-    from loomnet.systems.mixnet.figures import circuits_figure as circuits_figure
-    from loomnet.systems.mixnet.figures import strip_figure as strip_figure
-    from loomnet.systems.mixnet.topoopt import topoopt_links as topoopt_links
     from loomnet.systems.mixnet.weights import PUBLISHED as PUBLISHED
     from loomnet.systems.mixnet.weights import read_weights as read_weights
 
@@ -29,11 +23,7 @@ RUN_PARTS = (Experts,)
 if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every name
     __getattr__ = late_names(__name__, {
         "assignment": ("RULES", "Assignment", "assign", "map_ports", "pair_demand"),
-        "comparison": ("BASELINES", "compared"),
-        "copilot": ("Copilot",),
         "drift": ("Drift",),
         "fabric": ("NETWORKS",),
-        "figures": ("circuits_figure", "strip_figure"),
-        "topoopt": ("topoopt_links",),
         "weights": ("PUBLISHED", "read_weights"),
     })

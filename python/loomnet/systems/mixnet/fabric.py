@@ -55,7 +55,7 @@ def mixnet(
             of every server on switch k: GPUs hand what is for GPU k to their own server's GPU k
             first, as NCCL's PXN does, so no spine above the rails is used; "eps_only", its
             electrical NICs alone; "topoopt", a host for each server that forwards, with the
-            `links` of topoopt_links().
+            `links` of topoopt_links() (scenarios/mfabric/lib).
         eps: each electrical NIC has a link and a tree of its own, or a server has one of all their
             rates together ("lumped").
         one_switch: a switch in place of each tree, in which no two flows meet by their hashes.
@@ -80,7 +80,7 @@ def mixnet(
                           f"{MAX_PLANES}")
     if (links is None) == (network == "topoopt"):
         raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
-                          "topoopt_links() finds")
+                          "topoopt_links() of scenarios/mfabric/lib finds")
     name = f"{network}-{servers}"
     fabric = Fabric(name, payload=payload)
     if links is not None:

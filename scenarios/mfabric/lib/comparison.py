@@ -17,7 +17,8 @@ from loomnet.jobs.moe_job import GPUS, MoeJob
 from loomnet.systems.mixnet.assignment import assign, map_ports, pair_demand
 from loomnet.systems.mixnet.fabric import mixnet
 from loomnet.systems.mixnet.gates import gate_counts
-from loomnet.systems.mixnet.topoopt import topoopt_links
+
+from .topoopt import topoopt_links
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400
         UsageError: there is no such baseline.
     """
     if name not in BASELINES:
-        raise UsageError(f"mixnet.compared: {quoted(name)} is none of {', '.join(BASELINES)}"
+        raise UsageError(f"compared: {quoted(name)} is none of {', '.join(BASELINES)}"
                          f"{did_you_mean(name, BASELINES)}")
     base = BASELINES[name]
     if preset == "paper":

@@ -31,12 +31,12 @@ class Copilot:
         import loomnet._core as _core
 
         if type(experts) is not int or not 1 <= experts <= MOST_EXPERTS:
-            raise UsageError(f"mixnet.Copilot: experts={quoted(experts)} must be a whole number "
+            raise UsageError(f"Copilot: experts={quoted(experts)} must be a whole number "
                              f"from 1 to {MOST_EXPERTS}")
         if solver not in ("pgd", "slsqp"):
-            raise UsageError(f'mixnet.Copilot: solver "{solver}" is neither pgd nor slsqp')
+            raise UsageError(f'Copilot: solver "{solver}" is neither pgd nor slsqp')
         if solver == "slsqp" and experts > 16:
-            raise UsageError(f"mixnet.Copilot: slsqp has {experts * experts} unknowns for "
+            raise UsageError(f"Copilot: slsqp has {experts * experts} unknowns for "
                              f"{experts} experts; it is for 16 or fewer, use pgd")
         self.experts, self.solver = experts, solver
         self._records: list[tuple[np.ndarray, np.ndarray]] = []
@@ -44,7 +44,7 @@ class Copilot:
         try:
             self._core = _core.Copilot(experts, records=records, fading=fading)
         except (ValueError, TypeError) as error:
-            raise UsageError(f"mixnet.Copilot: {error}") from None
+            raise UsageError(f"Copilot: {error}") from None
         self.matrix = np.full((experts, experts), 1 / experts)
 
     def record(self, before: Any, loads: Any) -> None:
@@ -54,7 +54,7 @@ class Copilot:
         try:
             self._core.record(pair[0].tolist(), pair[1].tolist())
         except (ValueError, TypeError) as error:
-            raise UsageError(f"mixnet.Copilot: {error}") from None
+            raise UsageError(f"Copilot: {error}") from None
         self._records.insert(0, (pair[0] / pair[0].sum(), pair[1] / pair[1].sum()))
         del self._records[self._most:]
 
@@ -77,7 +77,7 @@ class Copilot:
             # raises for values that are no loads
             self._core.predict(np.asarray(before, dtype=float).tolist())
         except (ValueError, TypeError) as error:
-            raise UsageError(f"mixnet.Copilot: {error}") from None
+            raise UsageError(f"Copilot: {error}") from None
         loads = np.asarray(before, dtype=float)
         return self.matrix @ (loads / loads.sum())
 
@@ -85,7 +85,7 @@ class Copilot:
         try:
             from scipy.optimize import minimize
         except ImportError:
-            raise UsageError("mixnet.Copilot: solver slsqp needs SciPy: pip install scipy, or use "
+            raise UsageError("Copilot: solver slsqp needs SciPy: pip install scipy, or use "
                              "pgd") from None
         n = self.experts
 
@@ -102,5 +102,5 @@ class Copilot:
                                       "jac": lambda flat: columns},
                          options={"maxiter": 1000, "ftol": 1e-14})
         if not found.success:
-            raise UsageError(f"mixnet.Copilot: slsqp found no fit: {found.message}; use pgd")
+            raise UsageError(f"Copilot: slsqp found no fit: {found.message}; use pgd")
         return found.x.reshape(n, n)

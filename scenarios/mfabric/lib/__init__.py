@@ -1,0 +1,9 @@
+"""What the experiments with MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) need beside Loomnet:
+its baselines, TopoOpt's links, Copilot and pictures."""
+
+from .comparison import BASELINES as BASELINES
+from .comparison import compared as compared
+from .copilot import Copilot as Copilot
+from .figures import circuits_figure as circuits_figure
+from .figures import strip_figure as strip_figure
+from .topoopt import topoopt_links as topoopt_links
