@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "collective/half.hpp"
 #include "collective/quantise.hpp"
@@ -437,8 +438,60 @@ TEST(Sums, ALayoutOutOfRangeIsRefusedByName) {
   EXPECT_THAT(refused({.ranks = 2, .sum_slots = 1, .sum_values = 64, .sum_window = 32769}), HasSubstr("sum_window"));
 }
 
-TEST(Sums, LengthsAloneCannotBeSummed) {
-  EXPECT_THROW(World(2, 1, sums(), false), std::invalid_argument);
+using Shape = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, bool, bool>;
+Shape shape_of(const Sum& sum) {
+  return {sum.result_offset, sum.length, sum.framing, sum.continues, sum.floats};
+}
+
+// One rank without bytes, each of whose requests completes as soon as the executor has returned.
+struct LengthsOnly : Verbs, OperationSink {
+  explicit LengthsOnly(const StagingLayout& layout) : executor(layout, 0, nullptr, *this, *this) {}
+  void post(JobRank, const Write&) override { FAIL() << "a write between ranks"; }
+  void post_sum(const Sum& sum) override {
+    EXPECT_EQ(sum.local, nullptr);
+    posted.push_back(sum);
+  }
+  void finished(OperationId, const OperationResult& result) override {
+    EXPECT_EQ(result.status, OperationStatus::ok) << result.message;
+    bytes.push_back(result.received.delivered);
+  }
+  CollectiveExecutor executor;
+  std::vector<Sum> posted;
+  std::vector<std::uint64_t> bytes;
+};
+
+TEST(Sums, LengthsAloneArePostedAsBytesAre) {
+  const std::vector<std::size_t> counts = {1, 40 * kValues + 3, 5 * kValues};
+  for (const std::uint32_t scale : {0u, 1000u}) {
+    World world(2, 3, sums(8, 7, scale));
+    world.create_all(1);
+    std::vector<std::vector<float>> tensors;
+    for (const std::size_t count : counts) tensors.emplace_back(count, 0.5f);
+    for (JobRank r = 0; r < 2; ++r) {
+      for (auto& each : tensors) world.start(r, 1, all_reduce(DataType::float32, each, each));
+    }
+    world.run();
+    std::vector<Shape> with_bytes, with_lengths;
+    for (const auto& [rank, sum] : world.sums().log) {
+      if (rank == 0) with_bytes.push_back(shape_of(sum));
+    }
+    LengthsOnly lengths(world.layout());
+    lengths.executor.create(1, std::vector<JobRank>{0, 1});
+    for (const std::size_t count : counts) {
+      Operation op;
+      op.collective = Collective::all_reduce;
+      op.type = DataType::float32;
+      op.count = count;
+      lengths.executor.start(1, op);
+    }
+    for (std::size_t i = 0; i < lengths.posted.size(); ++i) {
+      const Sum sum = lengths.posted[i];
+      with_lengths.push_back(shape_of(sum));
+      lengths.executor.on_sum(sum.id, WriteStatus::ok);
+    }
+    EXPECT_EQ(with_lengths, with_bytes);
+    EXPECT_EQ(lengths.bytes, (std::vector<std::uint64_t>{4, 4 * counts[1], 4 * counts[2]}));
+  }
 }
 
 }  // namespace
