@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import io
 import os
 import sys
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     if not _streams():
         return EXIT_USAGE
+    gc.set_threshold(20_000)  # imports and plans make many objects and hardly any garbage
     try:
         caught_signals()
     except UnavailableError as error:
@@ -108,7 +110,7 @@ def _run(words: list[str]) -> int:
         return EXIT_USAGE
     try:
         with exits_named():
-            status = _status(app(words, prog_name="loomnet", standalone_mode=False))
+            status = _status(app.only(words)(words, prog_name="loomnet", standalone_mode=False))
         sys.stdout.flush()  # what cannot be written must not fail silently behind this line
         return status
     except LoomnetError as error:

@@ -3,8 +3,9 @@ typed, examples below."""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -92,6 +93,17 @@ class App(typer.Typer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"cls": Group, "no_args_is_help": True, "rich_markup_mode": None,
                             **options})
+
+    def only(self, words: Sequence[str]) -> App:
+        """The group with the one command that is asked for; whole where it is none of its own. To
+        make the parameters of all others takes longer than a short run."""
+        found = [each for each in self.registered_commands
+                 if words and words[0] == (each.name or getattr(each.callback, "__name__", None))]
+        if not found:
+            return self
+        alone = copy.copy(self)
+        alone.registered_commands, alone.registered_groups = found, []
+        return alone
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         return super().command(name, **{"cls": Command, **options})

@@ -7,7 +7,7 @@ import itertools
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -21,9 +21,11 @@ from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
 from loomnet.jobs.collectives import Collective
 from loomnet.jobs.edges import Pair, checked_pairs
-from loomnet.jobs.graphs import ConnectionMatrix
 from loomnet.jobs.model import MOST_COUNT, Count, Job, Seed
 from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
+
+if TYPE_CHECKING:
+    from loomnet.jobs.graphs import ConnectionMatrix
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
@@ -192,6 +194,8 @@ class Flows(_Pairwise, Job):
     @checked_call
     def from_htsim(path: str | Path, **values: Any) -> ConnectionMatrix:
         """The flows of an htsim connection matrix (.cm), triggers included; values as for a job."""
+        from loomnet.jobs.graphs import ConnectionMatrix
+
         return ConnectionMatrix(path=path, **values)
 
     @property

@@ -18,7 +18,6 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.spec import given
 from loomnet.base.units import Size, Time, size_or_none, time_or_none
 from loomnet.jobs.model import Count, Job, check_meshed
-from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.moe_models import MOE_MODELS
 from loomnet.jobs.of_systems import RING
 from loomnet.jobs.options import ModelOptions
@@ -114,6 +113,8 @@ class ModelJob(Job):
         """A MoeJob where the model is a mixture of experts."""
         model = args[0] if args else values.get("model")
         if cls is ModelJob and isinstance(model, str) and model in MOE_MODELS:
+            from loomnet.jobs.moe_job import MoeJob
+
             return MoeJob(*args, **values)
         return super().__new__(cls)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from loomnet.base.number_text import number_text
 from loomnet.base.units import Rate, Time
@@ -20,13 +21,16 @@ from loomnet.jobs.collectives import (
     SendRecv,
 )
 from loomnet.jobs.flows import Flows, Incast, Permutation
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job, TorchJob
-from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.binding_limits import small_queues, small_windows
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
+
+if TYPE_CHECKING:
+    from loomnet.jobs.model_job import ModelJob
 
 LARGE_CAPTURE = 100 * 10**6  # bytes
 LONG_WALL_S = 60.0
@@ -62,7 +66,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
 # --- estimates ------------------------------------------------------------------------------------
 def bytes_each(job: Job, ranks: int) -> float | None:
     """Payload bytes that each rank sends in an iteration, where all send alike; else None."""
-    if isinstance(job, ModelJob):
+    if is_model_job(job):
         return job.gradients.bytes * (_EVEN[AllReduce](ranks) if job.allreduce == "ring" else 1.0)
     share = _EVEN.get(type(job))
     if share is None or not isinstance(job, Collective):
@@ -123,7 +127,7 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
                    local * 8 / max(plan.hosts[host].local_rate_bps, 1))
                for host, (by_nic, local) in loads.items())
     # A model's gradients travel while backward goes on.
-    return max(sent, least_compute_ps(job) / 1e12) if isinstance(job, ModelJob) else sent
+    return max(sent, least_compute_ps(job) / 1e12) if is_model_job(job) else sent
 
 
 def least_compute_ps(job: ModelJob) -> int:
@@ -134,7 +138,7 @@ def least_compute_ps(job: ModelJob) -> int:
 def most_rounds(plan: Plan, asked: JobRequest) -> int:
     """How many rounds of a job may begin: those it has, or fewer because of its stop."""
     job, lasts = asked.job, asked.begins_for_ps
-    if not isinstance(job, (Collective, ModelJob)) or lasts is None:
+    if not (isinstance(job, Collective) or is_model_job(job)) or lasts is None:
         return getattr(job, "repeat", 1)
     size = bytes_each(job, len(asked.placement))
     if size is None:
@@ -143,7 +147,7 @@ def most_rounds(plan: Plan, asked: JobRequest) -> int:
     rate = max(max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports),
                    plan.hosts[host].local_rate_bps) for host in asked.hosts)
     sent_ps = size * 8 * 10**12 / rate
-    each_ps = max(1, max(sent_ps, least_compute_ps(job)) if isinstance(job, ModelJob)
+    each_ps = max(1, max(sent_ps, least_compute_ps(job)) if is_model_job(job)
                   else sent_ps + job.compute.count)
     return min(job.repeat, int(lasts / each_ps) + 1)
 

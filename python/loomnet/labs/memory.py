@@ -9,8 +9,8 @@ from pathlib import Path
 
 from loomnet.base.errors import UsageError
 from loomnet.jobs.collectives import COLLECTIVES
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
-from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.foresight import most_flows
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
@@ -55,9 +55,9 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, s
     found = []
     flows = most_flows(plan, asked)
     # What makes a model's sums in its ranks' place has said what it needs.
-    if isinstance(job, ModelJob) and summed:
+    if is_model_job(job) and summed:
         return found
-    if isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
+    if isinstance(job, (*COLLECTIVES, TorchJob)) or is_model_job(job):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes
         found.append(Need(f"{pairs} queue pairs", pairs * each, f"{name}.ranks"))
@@ -72,7 +72,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, s
             found.append(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
-        elif payload and not isinstance(job, ModelJob):  # over a ring it moves lengths only
+        elif payload and not is_model_job(job):  # over a ring it moves lengths only
             size = job.size.bytes
             slot = min(shape["slot_payload"], -(-size // 64) * 64) + 64
             # A ring, chain or tree has a peer before and a peer behind; an all-to-all has all.

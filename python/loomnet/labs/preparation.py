@@ -16,8 +16,8 @@ from loomnet.faults import expected_capacity as expected
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
 from loomnet.jobs.flows import Flows
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job, TorchJob
-from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.placement import job_names, placements
 from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
@@ -118,7 +118,7 @@ def prepare(
         check_run(job, faults, reroute, gaps)
         check_stop(job)
         check(job, clock)
-        if isinstance(job, ModelJob):
+        if is_model_job(job):
             check_priority("ModelJob.priority", job.priority, clock)
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "

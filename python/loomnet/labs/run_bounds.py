@@ -4,7 +4,7 @@ before the run starts."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnet.base.bounds import (
     MOST_COLLECTIVE,
@@ -16,8 +16,11 @@ from loomnet.base.bounds import (
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Size, Time
 from loomnet.faults.model import Fault
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job
-from loomnet.jobs.model_job import ModelJob
+
+if TYPE_CHECKING:
+    from loomnet.jobs.model_job import ModelJob
 
 
 def check_run(job: Job, faults: Iterable[Fault], reroute: Time | None, gaps_ps: Any) -> None:
@@ -77,7 +80,7 @@ def _check_model(job: ModelJob) -> None:
 
 
 def _check_job(job: Job) -> None:
-    if isinstance(job, ModelJob):
+    if is_model_job(job):
         return _check_model(job)
     name = type(job).__name__
     rounds = {field: getattr(job, field) for field in ("repeat", "count") if hasattr(job, field)}

@@ -16,7 +16,6 @@ from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
 from loomnet.measures.drops import drops
-from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
 from loomnet.measures.rows import Measured, Metric, dotted_name, stands
@@ -28,6 +27,7 @@ from loomnet.processes.folder import read_bounded
 from loomnet.results.series import Series
 
 if TYPE_CHECKING:
+    from loomnet.measures.expert_rounds import ExpertRounds
     from loomnet.measures.flow_completion import FlowRecord
     from loomnet.measures.ring_steps import RingSteps
 

@@ -38,6 +38,12 @@ def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Fold
     return Folder.at(Path(root) / f"{name}-{stamp}-{seed}-{secrets.token_hex(3)}", new=True)
 
 
+def _version(package: metadata.Distribution) -> str:
+    """As metadata.version(), which parses a file of hundreds of lines as a mail for it."""
+    found = re.search(r"^Version: *(\S+)", package.read_text("METADATA") or "", re.MULTILINE)
+    return package.version if found is None else found[1]
+
+
 def environment(
     started: float, source: Path | None = None, notes: dict[str, Any] | None = None,
     inputs: Mapping[str, str] | None = None,
@@ -48,7 +54,7 @@ def environment(
     versions = {}
     for name in _PACKAGES:
         try:
-            versions[name] = metadata.version(name)
+            versions[name] = _version(metadata.distribution(name))
         except metadata.PackageNotFoundError:
             versions[name] = None
     return {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import loomnet._core as _core
-from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.job_request import JobRequest
 from loomnet.plugins.failures import Pending
 from loomnet.plugins.priorities import Message, priority_made, priority_of
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.rank_traffic import RankTraffic
+
+if TYPE_CHECKING:
+    from loomnet.jobs.model_job import ModelJob
 
 
 class ModelTraffic(RankTraffic):

@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,11 +19,9 @@ from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.jobs.collectives import COLLECTIVES, Collective, RingCollective, SendRecv
 from loomnet.jobs.flows import Flows, Incast, Permutation
-from loomnet.jobs.graphs import ConnectionMatrix, Trace
+from loomnet.jobs.kinds import is_connection_matrix, is_model_job, is_trace
 from loomnet.jobs.model import Job
-from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
-from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.flow_rows import FlowRow, FlowRows
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
@@ -36,6 +34,9 @@ from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.rank_traffic import RankTraffic
 from loomnet.running.ring_traffic import connect_steps, ring_settings
 from loomnet.systems.transport import LIMITED_BY
+
+if TYPE_CHECKING:
+    from loomnet.measures.expert_rounds import ExpertRounds
 
 FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
 Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
@@ -326,15 +327,15 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
     job, placement = asked.job, asked.placement
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
-    if isinstance(job, ModelJob):
+    if is_model_job(job):
         return ModelTraffic(engine, asked, job, start_ps, payload=payload)
     for part in engine.parts:
         if (own := part.traffic(engine, asked, start_ps)) is not None:
             return own
-    if isinstance(job, Trace) and job.chakra:
+    if is_trace(job) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
-    if isinstance(job, ConnectionMatrix):
+    if is_connection_matrix(job):
         graph = job.graph()
         if apart > 0:
             move_apart(graph, apart, seed)
@@ -380,7 +381,7 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
         lasts = None if job.stop is None else job.stop.count - job.start.count
         return ([lambda now: _drawn(job, placement, now, seed, nic, lasts)], 0,
                 set(edges) if job.pairs else set())
-    if isinstance(job, Trace):
+    if is_trace(job):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
         bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
         bounds.check_job_bytes(str(job.path), sum(size for *_, size in rows))

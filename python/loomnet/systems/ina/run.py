@@ -14,8 +14,8 @@ from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
 from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
-from loomnet.jobs.model_job import ModelJob
 from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
@@ -242,7 +242,7 @@ class Sums(RunPart):
             core.set_sum_pair(rank, number)
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
-        assert isinstance(asked.job, ModelJob)
+        assert is_model_job(asked.job)
         core = _core.ExecutorSums(
             engine.network, job=asked.number, hosts=[engine.node(host) for host in asked.placement],
             longest=max(asked.job.bucket_bytes), sums=self.staging(asked.number), payload=payload)
@@ -268,7 +268,7 @@ class Sums(RunPart):
         if isinstance(job, TorchJob):
             yield Memory("staging of sums", ranks * self.staging_bytes(asked.number),
                          "ina's window")
-        elif isinstance(job, ModelJob):
+        elif is_model_job(job):
             name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
             yield Memory(f"{ranks} queue pairs", ranks * Transport.queue_pair_bytes,
                          f"{name}.ranks")

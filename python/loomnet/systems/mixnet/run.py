@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loomnet.jobs.kinds import is_moe_job
 from loomnet.jobs.model import TorchJob
-from loomnet.jobs.moe_job import MoeJob
 from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
@@ -22,12 +22,12 @@ class Experts(RunPart):
     def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
            ) -> Experts | None:
         # Any PyTorch job may be one: its script says so.
-        mixed = any(isinstance(each.job, MoeJob | TorchJob) for each in requests)
+        mixed = any(isinstance(each.job, TorchJob) or is_moe_job(each.job) for each in requests)
         return cls() if mixed else None
 
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> MoeTraffic | None:
         job = asked.job
-        if not isinstance(job, MoeJob):
+        if not is_moe_job(job):
             return None
         from loomnet.systems.mixnet.traffic import MoeTraffic
 

@@ -6,13 +6,13 @@ from itertools import cycle, islice
 
 from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
 from loomnet.jobs.flows import Flows
+from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
-from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.job_request import JobRequest
 
 PROGRAM = "symphony"
 # Jobs whose ranks send round a ring; by seq their other operations count as progress too.
-_RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
+_RINGS = (AllReduce, AllGather, ReduceScatter, TorchJob)
 
 
 def ring_ways(asked: JobRequest) -> list[tuple[int, int]]:
@@ -22,6 +22,8 @@ def ring_ways(asked: JobRequest) -> list[tuple[int, int]]:
         if job.steps is None or not job.pairs:
             return []
         return [(hosts[a], hosts[b]) for a, b in islice(cycle(job.pairs), job.count)]
-    if not isinstance(job, _RINGS) or job.allreduce != "ring" or len(hosts) < 2:
+    if not (isinstance(job, _RINGS) or is_model_job(job)):
+        return []
+    if job.allreduce != "ring" or len(hosts) < 2:
         return []
     return [(host, hosts[(rank + 1) % len(hosts)]) for rank, host in enumerate(hosts)]
