@@ -142,9 +142,20 @@ bool RankBridge::take_report(const rank::MarkEntry& mark, Picoseconds now) {
   const std::uint64_t words[2] = {mark.a, mark.b};
   const auto* const part = reinterpret_cast<const std::uint8_t*>(words);
   report_.insert(report_.end(), part, part + std::min<std::size_t>(bytes - at, rank::kReportPart));
-  if (report_.size() < bytes || !reports_) return true;
+  if (report_.size() < bytes || reports_.empty()) return true;
   const std::vector<std::uint8_t> whole = std::exchange(report_, {});
-  return reports_->report(port_.rank(), number, whole, now);
+  std::uint32_t kind = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(whole.size(), 4); ++i) kind |= std::uint32_t{whole[i]} << 8 * i;
+  const auto client = reports_.find(kind);
+  return client != reports_.end() && client->second->report(port_.rank(), number, whole, now);
+}
+
+void RankBridge::use_reports(std::uint32_t kind, RankReports* reports) {
+  if (!reports) {
+    reports_.erase(kind);
+  } else if (!reports_.emplace(kind, reports).second) {
+    throw std::logic_error("a rank's reports of one kind go to one client");
+  }
 }
 
 void RankBridge::answer(std::uint32_t number, std::span<const std::uint8_t> bytes, Picoseconds now) {

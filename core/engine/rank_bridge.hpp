@@ -82,8 +82,9 @@ class RankBridge final : public NicClient {
   // Where this rank's requests for groups go; they are ignored without.
   void use_meetings(rank::Meetings* meetings) { meetings_ = meetings; }
 
-  // Where this rank's reports go; they are ignored without.
-  void use_reports(RankReports* reports) { reports_ = reports; }
+  // Where this rank's reports of a kind go, which is their first four bytes, the lowest first. Null: nowhere any more.
+  // Without any client reports are ignored. Throws std::logic_error for a kind that has one.
+  void use_reports(std::uint32_t kind, RankReports* reports);
   // Answers a report with up to rank::kMostAnswer bytes.
   void answer(std::uint32_t number, std::span<const std::uint8_t> bytes, Picoseconds now);
 
@@ -169,7 +170,7 @@ class RankBridge final : public NicClient {
   Marked marked_, marked_at_once_;  // of the run; at `instant_`
   Picoseconds instant_{}, latest_mark_{};
   rank::Meetings* meetings_ = nullptr;
-  RankReports* reports_ = nullptr;
+  std::map<std::uint32_t, RankReports*> reports_;  // by kind
   std::vector<std::uint8_t> report_;  // of the report that is coming
   std::uint64_t finished_ = 0, failed_ = 0;
   Picoseconds first_work_ = kNever;

@@ -17,11 +17,11 @@ RankRegion::RankRegion(Network& network, RankRegionOptions options, std::vector<
       ranks_.size() > circuits::DemandReport::kMostExperts) {
     throw std::invalid_argument("region: a server for each of its ranks");
   }
-  for (RankBridge* rank : ranks_) rank->use_reports(this);
+  for (RankBridge* rank : ranks_) rank->use_reports(circuits::DemandReport::kMagic, this);
 }
 
 RankRegion::~RankRegion() {
-  for (RankBridge* rank : ranks_) rank->use_reports(nullptr);
+  for (RankBridge* rank : ranks_) rank->use_reports(circuits::DemandReport::kMagic, nullptr);
 }
 
 std::uint32_t RankRegion::servers() const {

@@ -105,6 +105,32 @@ TEST(RankRegionFaults, PartsOutOfOrderCutTheirRankOff) {
   }
 }
 
+// A client of its own for reports of another kind.
+struct Other final : RankReports {
+  bool report(std::uint32_t rank, std::uint32_t, std::span<const std::uint8_t> bytes, Picoseconds) override {
+    heard.emplace_back(rank, bytes.size());
+    return true;
+  }
+  std::vector<std::pair<std::uint32_t, std::size_t>> heard;
+};
+
+TEST(RankRegionFaults, ReportsOfAnotherKindGoToTheirOwnClient) {
+  RegionBed bed(2, 0, "ideal");
+  Other other;
+  RankBridge& bridge = bed.hands[1]->bridge;
+  EXPECT_THROW(bridge.use_reports(DemandReport::kMagic, &other), std::logic_error);
+  bridge.use_reports(0x04030201, &other);
+  const std::vector<std::uint8_t> bytes = {1, 2, 3, 4, 5};
+  bed.hands[1]->part(rank::report_part(1, 0, 5), bytes);
+  EXPECT_EQ(other.heard, (decltype(other.heard){{1, 5}}));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) bed.hands[rank]->send(bed.row(rank, 0));
+  bed.wait(kLatency + kLatency);
+  EXPECT_EQ(bed.region->rounds().size(), 1u) << "the region has its own as before";
+  bridge.use_reports(0x04030201, nullptr);
+  bed.hands[1]->part(rank::report_part(2, 0, 5), bytes);
+  EXPECT_EQ(bridge.fault(), RankFault::bad_mark) << "nobody takes this kind";
+}
+
 TEST(RankRegionFaults, AReportThatIsBegunAnewIsTheSecond) {
   RegionBed bed(2, 0, "ideal");
   const std::vector<std::uint8_t> zeros(16);
