@@ -1,13 +1,24 @@
 """The cost of a run in Python is linear in the length of its job. The cost is counted in calls and
-lines, which are the same on every machine."""
+lines, and in rows that the engine hands over, which are the same on every machine; with --soak in
+instructions, the engine's among them."""
 
+import os
+import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from scenario_lib import lib
 
 pytest.importorskip("loomnet._core")
 
 import loomnet as ln
+from loomnet import _core
+
+mfabric = lib("mfabric")
 
 
 def fabric(hosts_per_leaf=4):
@@ -19,6 +30,14 @@ def later(count):
     """Flows that begin one after another."""
     return ln.Flows(sizes=["10 kB"], count=count, transport="tcp",
                     starts=[f"{20 * number} us" for number in range(count)])
+
+
+def experts(iterations):
+    """Circuits are patched in each iteration: events of a panel and of a region's controller."""
+    made, job = mfabric.compared(
+        "mixnet", servers=8, rate="100 Gb/s", preset=None, control={}, profile="1 ms", alpha=6,
+        data=1, pipeline=1, layers=2, micro_batches=1, iterations=iterations)
+    ln.run(made, job, model="fluid", write=False)
 
 
 CASES = {
@@ -42,7 +61,8 @@ CASES = {
     "senders that join": lambda n: ln.run(
         fabric(), later(n), write=False, sample=f"{20 * n // 50} us", observe=["cwnd"]),
 }
-LEAST = {"hosts": 32}
+CASES["events of circuits"] = experts
+LEAST = {"hosts": 32, "events of circuits": 10}
 
 
 def calls(run, n, file=""):
@@ -65,12 +85,59 @@ def calls(run, n, file=""):
     return found
 
 
+def crossing(run, n, monkeypatch):
+    """Rows of arrays and lists that methods of the engine's classes have returned."""
+    found = 0
+
+    def counting(method):
+        def counted(*given, **named):
+            nonlocal found
+            rows = method(*given, **named)
+            if isinstance(rows, (np.ndarray, list)):
+                found += len(rows)
+            return rows
+        return counted
+
+    with monkeypatch.context() as patch:
+        for kind in vars(_core).values():
+            if not isinstance(kind, type) or not kind.__module__.startswith("loomnet"):
+                continue
+            for name, method in vars(kind).items():
+                if not name.startswith("_") and type(method).__name__ == "instancemethod":
+                    patch.setattr(kind, name, counting(method))
+        run(n)
+    return found
+
+
 @pytest.mark.parametrize("what", CASES)
-def test_four_times_as_much_takes_five_times_the_calls_at_most(what):
+def test_four_times_as_much_takes_five_times_the_calls_at_most(what, monkeypatch):
     least = LEAST.get(what, 200)
     CASES[what](least)  # so that imports are not counted
     one, four = calls(CASES[what], least), calls(CASES[what], 4 * least)
     assert four <= 5 * one, f"{one} calls for {least}, {four} for {4 * least}"
+    one, four = (crossing(CASES[what], each, monkeypatch) for each in (least, 4 * least))
+    assert 0 < four <= 5 * one, f"{one} rows for {least}, {four} for {4 * least}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind, which counts them")
+@pytest.mark.parametrize("what", CASES)
+def test_four_times_as_much_takes_five_times_the_instructions_at_most(what, tmp_path):
+    """Of the whole process, less those of a run that is as short as can be."""
+    least = LEAST.get(what, 200)
+
+    def instructions(n):
+        out = tmp_path / f"{n}.out"
+        code = f"import test_linear_cost as t; t.CASES[{what!r}]({n})"
+        subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-c",
+             code], check=True, capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": "0"})
+        return int(re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)[1])
+
+    shortest, one, four = (instructions(each) for each in (max(least // 10, 4), least, 4 * least))
+    assert four - shortest <= 5 * (one - shortest), (shortest, one, four)
 
 
 def test_what_reads_its_history_again_is_found():
