@@ -176,7 +176,8 @@ class Point:
         if jobs[0].allreduce != "ina":
             return
         totals = r.job(names[0]).data.totals
-        self.fragments = sum(job.iterations * -(-size // (4 * VALUES)) for job in jobs
+        # Of values, and one in front of each bucket, by which ranks agree on it.
+        self.fragments = sum(job.iterations * (1 + -(-size // (4 * VALUES))) for job in jobs
                              for size in job.bucket_bytes)
         whole = [row.get("ina.full", 0) for row in totals.values()]
         parts = [row.get("ina.from_parts", 0) for row in totals.values()]
