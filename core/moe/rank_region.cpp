@@ -17,7 +17,14 @@ RankRegion::RankRegion(Network& network, RankRegionOptions options, std::vector<
       ranks_.size() > circuits::DemandReport::kMostExperts) {
     throw std::invalid_argument("region: a server for each of its ranks");
   }
-  for (RankBridge* rank : ranks_) rank->use_reports(circuits::DemandReport::kMagic, this);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    try {
+      ranks_[rank]->use_reports(circuits::DemandReport::kMagic, this);
+    } catch (const std::logic_error&) {  // no destructor follows
+      while (rank-- > 0) ranks_[rank]->use_reports(circuits::DemandReport::kMagic, nullptr);
+      throw;
+    }
+  }
 }
 
 RankRegion::~RankRegion() {

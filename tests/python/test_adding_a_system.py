@@ -9,6 +9,7 @@ from toy_system import added
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
+from loomnet.systems import registry
 
 
 @pytest.fixture
@@ -61,6 +62,16 @@ def test_its_option_is_checked_and_unknown_without_it(toy):
         ln.AllReduce("1 MB", shown=3)
     with pytest.raises(UsageError, match='"to" is not one of ring or ina or toy; nearest: toy'):
         ln.AllReduce("1 MB", allreduce="to")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (('allreduce = "toy"', 'allreduce = "ina"'), "RUN_PARTS: ina: another system"),
+    (('_Shown("shown"', '_Shown("server"'), "JOB_OPTIONS: server: another system"),
+    (('_Shown("shown"', '_Shown("transport"'), "JOB_OPTIONS: transport: .* every job has it"),
+    (('name = "mirror"', 'name = "symphony"'), "PROGRAMS: symphony: another system")])
+def test_a_name_that_is_taken_is_refused(tmp_path, change, message):
+    with added(tmp_path / "systems", change=change), pytest.raises(ImportError, match=message):
+        registry.job_options(), registry.reducers(), registry.program("toy")
 
 
 def test_without_its_folder_nothing_knows_it():

@@ -106,6 +106,16 @@ def test_what_a_fault_meets_is_measured_by_twins_whose_faults_begin_nearby():
                                       if not each.ok] == [blip.name]
 
 
+def test_a_twin_nearby_that_failed_or_lacks_the_figure_widens_nothing():
+    live, twin = silent(10 * S, S // 20), silent(S // 4, S // 20)
+    stalled, without = silent(S // 5, S // 20), silent(S // 5, S // 20)
+    stalled.data.ended = "stalled"
+    without = Result(PLAN, without.data, without.phases[:1], "mrc")  # it never saw the fault
+    for nearby in ([stalled], [without], [stalled, without]):
+        assert "mrc.nic_link_down.blip_s" in [each.name for each in agreements(live, twin, nearby)
+                                              if not each.ok]
+
+
 def test_twins_nearby_are_for_ranks_that_compute_and_for_nothing_that_is_a_mean():
     alike, apart = silent(S // 10), silent(S // 4)  # all ranks compute alike: nothing is drawn
     found = agreements(alike, apart, [alike])

@@ -53,7 +53,7 @@ def test_scarce_memory(tmp_path):
 
 def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
     """M3: SwitchML's share of 1/16 is a fifth of a bandwidth-delay product, and ATP beats it."""
-    # In the draw of seed 0 a packet of ATP's is lost to its first timer, 50 ms as published.
+    # With seed 0 one job of ATP's waits for its first timer, 50 ms as published, in the only draw.
     report = go(tmp_path, "scarce_memory", setting="M3", draws=1, iterations=1, fragments=512,
                 seed=1)
     assert "ATP-1-switchml" in {check.name for check in report.checks}

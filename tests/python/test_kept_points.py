@@ -171,6 +171,8 @@ def test_the_build_changes_with_any_file_of_the_package(tmp_path, monkeypatch):
     with (tmp_path / "loomnet/measures/rows.py").open("a") as file:
         file.write("#")
     assert build() != before
+    (tmp_path / "loomnet/measures/.#rows.py").symlink_to("me@here.1")  # an editor's lock
+    assert build() == build() != before
     monkeypatch.setattr(inputs, "_build_id", lambda library: b"another compiler's")
     assert build() != before
 

@@ -93,8 +93,9 @@ def crossing(run, n, monkeypatch):
         def counted(*given, **named):
             nonlocal found
             rows = method(*given, **named)
-            if isinstance(rows, (np.ndarray, list)):
-                found += len(rows)
+            for each in rows.values() if isinstance(rows, dict) else (rows,):
+                if isinstance(each, (np.ndarray, list)):
+                    found += len(each)
             return rows
         return counted
 

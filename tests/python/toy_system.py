@@ -75,12 +75,12 @@ class Toy(RunPart):
 
 
 @contextlib.contextmanager
-def added(folder):
-    """The room of systems has the toy while it lasts."""
+def added(folder, *, change=("", "")):
+    """The room of systems has the toy while it lasts, with this text of it changed."""
     home = folder / "toy"
     home.mkdir(parents=True)
     for name, text in FILES.items():
-        (home / name).write_text(text)
+        (home / name).write_text(text.replace(*change))
     before = loomnet.systems.__path__
     loomnet.systems.__path__ = [*before, str(folder)]
     registry.forget()

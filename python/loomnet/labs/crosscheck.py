@@ -151,14 +151,17 @@ def agreements(
 
 
 def _between(made: Agreement, phase: str, nearby: Sequence[Result]) -> Agreement:
-    """Between the twin's figure and those of others."""
+    """Between the twin's figure and those of others that ended well. Only a recovery may be none,
+    which is the longest of all."""
+    nearby = [each for each in nearby if each.data.ended == "finished"]
     if made.ok or not nearby or made.why not in (DRAW, EDGE):
         return made
     figure = made.name.rpartition(".")[2]
-    own = math.inf if made.virtual is None else made.virtual
-    drawn = [_value(each, f"{phase}.{figure}") for each in nearby]
-    drawn = [*(math.inf if each is None else each for each in drawn), *(made.reach or (own, own))]
-    return replace(made, reach=(min(drawn), max(drawn)), why=NEARBY)
+    found = [made.virtual, *(_value(each, f"{phase}.{figure}") for each in nearby)]
+    if figure == "recovery_s":
+        found = [math.inf if each is None else each for each in found]
+    drawn = [*(each for each in found if each is not None), *(made.reach or ())]
+    return replace(made, reach=(min(drawn), max(drawn)), why=NEARBY) if drawn else made
 
 
 def _share(

@@ -3,7 +3,7 @@ anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,7 @@ from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.request import RunRequest
-from loomnet.systems.registry import carriers_of, check, parts_of, transport, transports
-from loomnet.systems.system import RunPart
+from loomnet.systems.registry import carriers_of, carrying, check, parts_of, transport, transports
 
 OFF = "off"
 MOST_DILATION = 10**9
@@ -163,8 +162,6 @@ def prepare(
     parts = parts_of(plan, requests, options)
     for asked in requests:
         _check_addresses(plan, asked)
-        if (part := _carrying(parts, asked)) is not None:
-            part.check(asked, payload=bool(options.get("payload", False)))
     return RunRequest(
         plan=plan,
         jobs=requests,
@@ -179,11 +176,6 @@ def prepare(
         options=options,
         controllers=tuple(each.made(plan) for each in controllers),
     )
-
-
-def _carrying(parts: Iterable[RunPart], asked: JobRequest) -> RunPart | None:
-    """The part that makes a job's all-reduces; None where its ranks do."""
-    return next((part for part in parts if part.carries(asked)), None)
 
 
 def _check_addresses(plan: Plan, asked: JobRequest) -> None:
@@ -211,7 +203,7 @@ def result_of(
     edges = job.edges(list(asked.placement))
     others = [edge for each in request.jobs if each is not asked
               for edge in each.job.edges(list(each.placement))]
-    part = _carrying(request.parts, asked)
+    part = carrying(request.parts, asked)
     capacity = {}
     for w in data.windows:
         own = None if part is None else part.capacity(asked, w.states, w.dead)

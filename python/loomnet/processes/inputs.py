@@ -362,8 +362,11 @@ def build() -> str:
             folders[:] = sorted(each for each in folders if each != "__pycache__")
             for name in sorted(each for each in files if not each.endswith(".so")):
                 path = os.path.join(folder, name)
-                with open(path, "rb", buffering=0) as file:
-                    content = file.read()
+                try:
+                    with open(path, "rb", buffering=0) as file:
+                        content = file.read()
+                except OSError:  # an editor's lock, or gone meanwhile
+                    content = UNKNOWN.encode()
                 made.update(f"{path[len(str(_PACKAGE)):]}\0{len(content)}\n".encode())
                 made.update(content)
         compiled = find_spec("loomnet._core")

@@ -35,7 +35,7 @@ from loomnet.running.engine_settings import link_config
 from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.leaf_spares import LeafSpares
-from loomnet.systems.registry import carriers_of, program, transport
+from loomnet.systems.registry import carriers_of, carrying, program, transport
 from loomnet.systems.system import RunPart
 from loomnet.systems.transport import Notes, Transport
 
@@ -338,7 +338,7 @@ class Engine:
 
     def carrying(self, asked: JobRequest) -> RunPart | None:
         """The part that makes a job's all-reduces; None where its ranks do."""
-        return next((part for part in self.parts if part.carries(asked)), None)
+        return carrying(self.parts, asked)
 
     def next_flow(self) -> int:
         """A number that no queue pair has for its flow."""

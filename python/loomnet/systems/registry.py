@@ -20,7 +20,7 @@ from loomnet.systems.transport import Transport
 
 _PLAIN = Program()
 
-_OTHERS = ("registry", "system", "transport")
+_OTHERS = ("given", "registry", "system", "transport")
 
 
 @functools.cache
@@ -32,6 +32,13 @@ def _rows(kind: str) -> tuple[Any, ...]:
         if entry.name not in _OTHERS:
             module = importlib.import_module(f"loomnet.systems.{entry.name}")
             found += getattr(module, kind, ())
+    names = [getattr(each, "allreduce" if kind == "RUN_PARTS" else "name") for each in found]
+    twice = {each for each in names if each is not None and names.count(each) > 1}
+    if kind == "JOB_OPTIONS":
+        twice |= {each for each in names if each in Job.model_fields}
+    if twice:
+        raise ImportError(f"loomnet.systems: {kind}: {', '.join(sorted(twice))}: another system or "
+                          "every job has it")
     return tuple(found)
 
 
@@ -65,6 +72,11 @@ def parts_of(plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, A
     """The parts that systems have in a run. Raises UsageError."""
     found = (each.of(plan, requests, options) for each in _rows("RUN_PARTS"))
     return tuple(each for each in found if each is not None)
+
+
+def carrying(parts: Iterable[RunPart], asked: JobRequest) -> RunPart | None:
+    """The part that makes a job's all-reduces; None where its ranks do."""
+    return next((part for part in parts if part.carries(asked)), None)
 
 
 def transport(name: str) -> Transport:

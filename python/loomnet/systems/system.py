@@ -67,9 +67,6 @@ class RunPart:
         """Whether the job's all-reduces are made by this part."""
         return self.allreduce is not None and asked.job.allreduce == self.allreduce
 
-    def check(self, asked: JobRequest, *, payload: bool) -> None:
-        """Before anything starts. `payload`: its model moves bytes. Raises UsageError."""
-
     # --- of the jobs that it carries --------------------------------------------------------------
     def core_options(self, asked: JobRequest) -> dict[str, Any]:
         """Keywords for the engine's model of a collective …"""
@@ -79,7 +76,8 @@ class RunPart:
         """… whose queue pairs of this part are connected, when the model is made."""
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
-        """What makes the sums of a model's buckets, with its queue pairs; None: its ranks do."""
+        """What makes the sums of a model's buckets, with its queue pairs, as ExecutorSums of the
+        engine; None: its ranks do."""
         return None
 
     def bridge_options(self, asked: JobRequest) -> dict[str, Any]:
@@ -97,17 +95,14 @@ class RunPart:
         """Expected share of the healthy fabric under these faults; None: as of its ranks' pairs."""
         return None
 
-    def stall(self, asked: JobRequest) -> str:
-        """What a job that has stalled waits for, as the end of a sentence; or nothing."""
-        return ""
-
     def memory(self, asked: JobRequest, *, payload: bool) -> Iterable[Memory]:
         """What a job needs beside what every job does."""
         return ()
 
     # --- of a job that only this part plays -------------------------------------------------------
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> Any:
-        """The model of a job, as running.traffic.Traffic; None: it is not this part's."""
+        """The model of a job that is neither a collective nor a ModelJob, as
+        running.traffic.Traffic; None: it is not this part's."""
         return None
 
     def rank_work(self, engine: PartEngine, asked: JobRequest) -> RankWork | None:
@@ -115,6 +110,10 @@ class RunPart:
         return None
 
     # --- of the run -------------------------------------------------------------------------------
+    def stall(self, asked: JobRequest) -> str:
+        """What a stalled job, of all jobs, waits for, as the end of a sentence; or nothing."""
+        return ""
+
     def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
         """Routes are these from now on; the switches' tables follow."""
 

@@ -265,14 +265,14 @@ class Sums(RunPart):
 
     def memory(self, asked: JobRequest, *, payload: bool) -> Iterator[Memory]:
         job, ranks = asked.job, len(asked.placement)
-        if isinstance(job, TorchJob):
+        if isinstance(job, TorchJob) or payload or self.have_bytes:
             yield Memory("staging of sums", ranks * self.staging_bytes(asked.number),
                          "ina's window")
-        elif is_model_job(job):
+        if is_model_job(job):
             name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
             yield Memory(f"{ranks} queue pairs", ranks * Transport.queue_pair_bytes,
                          f"{name}.ranks")
-            if payload:  # each of an iteration's buckets twice: the values and their sum
+            if payload or self.have_bytes:  # each bucket twice: the values and their sum
                 yield Memory("tensors", 2 * ranks * job.gradients.bytes,
                              f"{name}.size or {name}.ranks")
 

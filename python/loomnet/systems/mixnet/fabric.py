@@ -80,7 +80,8 @@ def mixnet(
                           f"{MAX_PLANES}")
     if (links is None) == (network == "topoopt"):
         raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
-                          "topoopt_links() of scenarios/mfabric/lib finds")
+                          "topoopt_links() finds, in scenarios/mfabric/lib of a "
+                          "clone of Loomnet")
     name = f"{network}-{servers}"
     fabric = Fabric(name, payload=payload)
     if links is not None:
