@@ -70,7 +70,7 @@ void SumRun::start(OperationId id, Operation operation, std::uint32_t sequence) 
   active.blocks = (active.operation.count + values_ - 1) / values_;
   if (is_float(active.operation.type) && fixed_ == 0) {
     const std::uint64_t window = place_.layout.config().sum_window;
-    active.ahead = std::min(active.blocks, (window + 2 * chunk_ - 1) / chunk_ * chunk_);
+    active.ahead = std::min(active.blocks, (2 * window + 2 * chunk_ - 1) / chunk_ * chunk_);
   }
   proceed();
 }

@@ -3,8 +3,9 @@
 //
 // A float's block needs the largest exponent of all ranks' blocks before it becomes integers (block exponents,
 // see quantise.hpp). The exponents of an operation's first `ahead` blocks travel on their own; the fragment of a
-// later block b carries those of block b + ahead. With ahead of more than the window, the exponents come
-// back before the window has room for the block.
+// later block b carries those of block b + ahead. With ahead of more than two windows, the exponents come
+// back before the window has room for the block, also where a worker may go on to two windows behind its oldest
+// missing fragment, as SwitchML's does.
 //
 // With a fixed scale a block may hold more than an int32 can. It can be summed once more as float32, which the
 // job's server adds and no switch ("ATP: In-network Aggregation for Multi-tenant Learning", NSDI 2021). Which

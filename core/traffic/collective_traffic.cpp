@@ -265,7 +265,7 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
       rings_{.first = config.first_step,
              .whole = config.whole_steps || config.step_compute.count > 0,
              .paced = config.step_compute.count > 0},
-      values_(config.sums ? config.hosts.size() : 0),
+      values_(config.hosts.size(), config.sums ? config.sums->scale : 0),
       id_(network.events().add(*this)),
       rounds_(config.repeat) {
   network.forbid_lookahead();  // ranks of several hosts begin a round together

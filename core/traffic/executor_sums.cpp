@@ -70,7 +70,7 @@ class ExecutorSums::Member final : private NicExecutor::Sink {
 
 ExecutorSums::ExecutorSums(Network& network, const ExecutorSumsConfig& config)
     : layout_(staging_layout(config.hosts.size(), config.longest, config.slots, config.slot_payload, config.sums)),
-      values_(config.payload ? config.hosts.size() : 0),
+      values_(config.hosts.size(), config.sums ? config.sums->scale : 0),
       payload_(config.payload) {
   if (config.hosts.size() < 2) throw std::invalid_argument("sums: hosts must be two or more");
   if (config.payload && !config.sums) throw std::invalid_argument("sums: payload goes with sums of switches");

@@ -5,46 +5,63 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <vector>
 
+#include "clock/random.hpp"
 #include "collective/types.hpp"
 
 namespace loomnet {
 
-// Multiples of 1/64, far more than rounding changes, and small enough that 64 ranks' sum times 10^6 is an int32.
+// Multiples of 1/64 below 16, so that 64 ranks' sum times 10^6 is an int32. No two elements, tensors or ranks have the
+// same sequence, and blocks of one tensor have different exponents on different ranks.
 class SummedValues {
  public:
-  explicit SummedValues(std::size_t ranks) : sums_(kPeriod) {
-    for (std::uint32_t j = 0; j < kPeriod; ++j) {
-      for (std::size_t r = 0; r < ranks; ++r) sums_[j] += units(j + r, r);
-    }
-  }
+  // `scale`: of the integers, 0: that of each block's exponent.
+  SummedValues(std::size_t ranks, std::uint32_t scale) : ranks_(ranks), near_(scale % kUnits == 0 && scale ? 0 : kNear) {}
 
-  // Of this rank's tensor in this repeat. Neither a block of 64 elements nor a rank's exponents repeat.
   void fill(std::vector<std::int32_t>& tensor, JobRank rank, std::uint64_t repeat) const {
     for (std::uint64_t i = 0; i < tensor.size(); ++i) {
-      const float value = static_cast<float>(units(i + rank + repeat, rank)) / kUnits;
+      const float value = static_cast<float>(units(i, rank, repeat)) / kUnits;
       std::memcpy(&tensor[i], &value, sizeof value);
     }
   }
-  // Elements that are not the sum over all ranks.
-  std::uint64_t wrong(const std::vector<std::int32_t>& tensor, std::uint64_t repeat) const {
+  // Elements that are not the sum over all ranks. Each rank's tensor of a repeat is looked at once.
+  std::uint64_t wrong(const std::vector<std::int32_t>& tensor, std::uint64_t repeat) {
+    Sums& sums = sums_[repeat];
+    if (sums.seen++ == 0) {
+      sums.units.resize(tensor.size());
+      for (std::uint64_t i = 0; i < tensor.size(); ++i) {
+        for (std::size_t r = 0; r < ranks_; ++r) sums.units[i] += units(i, r, repeat);
+      }
+    }
     std::uint64_t found = 0;
     for (std::uint64_t i = 0; i < tensor.size(); ++i) {
       float value;
       std::memcpy(&value, &tensor[i], sizeof value);
-      const double off = static_cast<double>(value) * kUnits - static_cast<double>(sums_[(i + repeat) % kPeriod]);
-      found += !(std::abs(off) < kNear);  // of NaN, too
+      const double off = static_cast<double>(value) * kUnits - sums.units[i];
+      found += !(std::abs(off) <= near_);  // of NaN, too
     }
+    if (sums.seen == ranks_) sums_.erase(repeat);
     return found;
   }
 
  private:
-  static constexpr std::uint32_t kPeriod = 251;
-  static constexpr float kUnits = 64;
-  static constexpr double kNear = 0.1;
-  static std::uint64_t units(std::uint64_t i, std::uint64_t rank) { return i % kPeriod << rank % 3; }
-  std::vector<std::uint64_t> sums_;
+  struct Sums {
+    std::size_t seen = 0;  // by how many ranks
+    std::vector<std::uint32_t> units;
+  };
+  static constexpr std::uint32_t kUnits = 64;
+  // With block exponents a sum is off by ranks / (2 * scale) at most: 64 ranks of blocks below 2^4.
+  static constexpr double kNear = 0.002;
+  static std::uint32_t units(std::uint64_t i, std::uint64_t rank, std::uint64_t repeat) {
+    const std::uint64_t block = i / 64;
+    const std::uint64_t bits = mix64(mix64(repeat << 8 | rank) + i * 0x9e3779b97f4a7c15u);
+    return static_cast<std::uint32_t>(bits & 0xff) << mix64(block << 8 | rank) % 3;
+  }
+  std::size_t ranks_;
+  double near_;
+  std::map<std::uint64_t, Sums> sums_;  // by repeat, until all ranks have looked
 };
 
 }  // namespace loomnet

@@ -127,8 +127,10 @@ def test_a_changed_word_of_a_slot_is_in_the_result(uses_machine, tmp_path):
         stop.set()
         thread.join()
     assert sum(changed) > 0
-    assert r.data.wrong > 0 and r.data.ended == "failed"
-    assert "elements arrived altered" in r.data.errors[0].message
+    assert r.data.ended == "failed"
+    # A tensor's values, or the words in front by which ranks agree on it.
+    assert (r.data.wrong > 0 and "elements arrived altered" in r.data.errors[0].message) or \
+        "another rank runs another operation" in r.data.errors[0].message, r.data.errors
 
 
 @pytest.mark.parametrize("policy", ["esa", "atp"])

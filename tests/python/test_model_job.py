@@ -393,9 +393,8 @@ def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
                       name=each) for each in "ab"]
         r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="16 KiB"), name=name,
                    ina={"rto_first": 50 * 10**9})
-        counters = r.switch("p0.leaf0").counters
-        counted[urgent] = counters["preempt"] / counters["collide"]
-    assert counted[127] > 2 * counted[128] > 0
+        counted[urgent] = r.switch("p0.leaf0").counters["preempt"]
+    assert counted[127] > 1.3 * counted[128] > 0
 
 
 def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):

@@ -37,7 +37,7 @@ def counted(r, name):
 def test_switches_make_exact_sums(tmp_path, policy, server):
     r = go(tmp_path, star(policy, server=server))
     assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 3
-    # Of values, and the same number whose exponents travel before any value: up to 320 do.
+    # Of values, and the same number whose exponents travel before any value: up to 576 do.
     fragments = 3 * 2 * -(-300_000 // 1024)
     assert counted(r, "complete") == fragments
     if policy != "switchml":

@@ -13,6 +13,8 @@ PROGRAM = "aggregate"
 WINDOW, MOST_WINDOW = 256, 32768  # fragments of a worker under way at once (SwitchML's packets)
 # float32 as int32: by block exponents (SwitchML), or times 10^6 (ATP)
 QUANTS = ("block_exp", "fixed")
+MOST_SUM_SLOTS = 64  # core/collective: requests of sums under way at once
+SUM_STAGING = 32 << 20  # bytes of a rank's memory for them, where two windows need no more
 FIXED_SCALE = 10**6  # the factor of "fixed" (ATP)
 SCHEMES = ("switchml", "atp", "esa")  # in the order of their numbers on the wire
 SLOT_HEADER = 32  # bytes of a slot beside its int32

@@ -24,9 +24,11 @@ from loomnet.systems.given import Memory, PartClock, PartEngine
 from loomnet.systems.ina.options import NAME, SERVER
 from loomnet.systems.ina.pool import (
     FIXED_SCALE,
+    MOST_SUM_SLOTS,
     MOST_WINDOW,
     QUANTS,
     SCHEMES,
+    SUM_STAGING,
     WINDOW,
     SumPool,
 )
@@ -132,8 +134,12 @@ class Sums(RunPart):
         assert self.pool is not None
         window = self.jobs[number].window
         request = max(window // 4, 1)  # fragments of the executor's longest
-        # A window of requests and the one whose exponents are ahead of it; two are being prepared.
-        return {"sum_slots": -(-window // request) + 3, "sum_values": self.pool.values,
+        # Requests complete in order. SwitchML's worker goes on to two windows behind a fragment
+        # that is missing, and a small tensor has two requests: as many as their memory allows, but
+        # always two windows, the request whose exponents are ahead, and two in preparation.
+        each = 2 * request * (4 * self.pool.values + 1)
+        slots = max(-(-2 * window // request) + 3, min(MOST_SUM_SLOTS, SUM_STAGING // each))
+        return {"sum_slots": slots, "sum_values": self.pool.values,
                 "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE,
                 "sum_floats": int(self.floats)}
 
