@@ -62,7 +62,7 @@ TEST_P(Sizes, FloatsAreWithinTheBoundOnAllRanks) {
     EXPECT_EQ(world.log(0).size(), 0u) << "no byte goes to a peer";
     // Each block once, its exponent ahead of it where the window needs that, and one fragment for the head.
     const std::size_t blocks = (GetParam() + kValues - 1) / kValues;
-    EXPECT_EQ(world.sums().fragments(0), blocks + std::max<std::size_t>(1, std::min<std::size_t>(blocks, 10)));
+    EXPECT_EQ(world.sums().fragments(0), blocks + std::max<std::size_t>(1, std::min<std::size_t>(blocks, 18)));
     world.expect_quiet();
   }
 }
@@ -87,10 +87,10 @@ TEST_P(Sizes, IntegersAreExactAndWrap) {
   }
 }
 
-// Window 8: chunks of 2 fragments, exponents 10 ahead.
+// Window 8: chunks of 2 fragments, exponents 18 ahead.
 INSTANTIATE_TEST_SUITE_P(Sums, Sizes,
                          ::testing::Values(1, 2, kValues - 1, kValues, kValues + 1, 7 * kValues, 8 * kValues,
-                                           8 * kValues + 1, 9 * kValues, 10 * kValues, 10 * kValues + 1,
+                                           8 * kValues + 1, 9 * kValues, 10 * kValues, 18 * kValues, 18 * kValues + 1,
                                            11 * kValues, 12 * kValues - 3, 50 * kValues + 17));
 
 TEST(Sums, AnyWindowAndNumberOfSlots) {
