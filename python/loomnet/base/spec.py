@@ -71,7 +71,6 @@ class Spec(BaseModel, metaclass=_SpecType):
         validate_default=True,
         arbitrary_types_allowed=True,
         ser_json_timedelta="float",
-        defer_build=True,
     )
     positional: ClassVar[tuple[str, ...]] = ()
 
