@@ -58,6 +58,8 @@ def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
                 seed=1)
     assert "ATP-1-switchml" in {check.name for check in report.checks}
     assert failed(report) <= {"ESA-1-plausible", "ESA-3-atp"}  # of one short draw
+    # ESA as ATP frees its slots may lose by 3 % in such a draw, against ATP at its own.
+    assert next(each.value for each in report.checks if each.name == "ESA-3-atp") > 0.97
     found = figures(report)
     assert found["atp_over_switchml.best"] > 1.2
     # The occupancy of one system's runs is that of the figures themselves.

@@ -55,7 +55,7 @@ def built(folder: Path) -> None:
     known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.MULTILINE))
     names = ("CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "LOOMNET_LIVE",
              "LOOMNET_CLANG", "LOOMNET_BPFTOOL", "SKBUILD_PROJECT_VERSION")
-    import pybind11  # what builds the package, not what it needs
+    import pybind11  # needed to build the package, not to run it
     given = [f"-D{name}={known[name]}" for name in names if known.get(name)]
     environment = os.environ | {
         "CCACHE_NOHASHDIR": "1", "CCACHE_BASEDIR": str(folder),

@@ -31,6 +31,6 @@ def is_connection_matrix(job: object) -> TypeIs[ConnectionMatrix]:
 
 
 def _made_by(job: object, module: str, name: str) -> bool:
-    """A class that nobody has imported has no instances."""
+    """Without an import of its module a class has no instances."""
     home = sys.modules.get(f"loomnet.jobs.{module}")
     return home is not None and isinstance(job, getattr(home, name))

@@ -54,7 +54,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, s
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
-    # What makes a model's sums in its ranks' place has said what it needs.
+    # The part that sums in the ranks' place counts its own needs.
     if is_model_job(job) and summed:
         return found
     if isinstance(job, (*COLLECTIVES, TorchJob)) or is_model_job(job):
