@@ -83,7 +83,8 @@ class RankBridge final : public NicClient {
   void use_meetings(rank::Meetings* meetings) { meetings_ = meetings; }
 
   // Where this rank's reports of a kind go, which is their first four bytes, the lowest first. Null: nowhere any more.
-  // Reports are ignored while there is no client at all; otherwise a report of an unknown kind cuts the rank off. Throws std::logic_error for a kind that has one.
+  // Reports are ignored while there is no client at all; otherwise a report of an unknown kind cuts the rank off.
+  // Throws std::logic_error for a kind that has one.
   void use_reports(std::uint32_t kind, RankReports* reports);
   // Answers a report with up to rank::kMostAnswer bytes.
   void answer(std::uint32_t number, std::span<const std::uint8_t> bytes, Picoseconds now);
