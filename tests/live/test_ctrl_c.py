@@ -104,6 +104,7 @@ def ready(pid: int) -> bool:
 def test_max_wall_counts_the_bring_up_and_ends_it(loomnet):
     began = time.monotonic()
     run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=4", "ranks=8",
+                       "rate=20 Mb/s",  # twice would be near what a slow machine carries
                        options=("--max-wall", "0.3 s"))
     assert run.wait(30) == 1, run.output
     assert time.monotonic() - began < 10, run.output

@@ -200,6 +200,18 @@ def break_off(error: BaseException) -> None:
     _due = _due or error
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Around code that imports: what break_off() has raised comes out of it. An extension module
+    that is being imported makes an ImportError of that."""
+    try:
+        yield
+    except ImportError as error:
+        if isinstance(error.__cause__, (KeyboardInterrupt, WallTimeOver)):
+            raise error.__cause__ from None
+        raise
+
+
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
     """Decorator: the alarm of --max-wall is suspended while `function` runs."""
 

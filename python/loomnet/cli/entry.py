@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from loomnet.base.errors import EXIT_INTERRUPTED, EXIT_USAGE, UnavailableError
+from loomnet.base.wall_time import importing
 from loomnet.cli.leaving import end_threads, exits_named
 from loomnet.processes.interrupts import Interrupts, caught_signals
 
@@ -104,12 +105,15 @@ def _run(words: list[str]) -> int:
     from loomnet.base.errors import LoomnetError
 
     try:
-        from loomnet.cli.commands import app
+        with importing():
+            from loomnet.cli.commands import app
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except ImportError as error:
         print(f"loomnet: {error}; in a clone of Loomnet: pip install .", file=sys.stderr)
         return EXIT_USAGE
     try:
-        with exits_named():
+        with exits_named(), importing():
             status = _status(app.only(words)(words, prog_name="loomnet", standalone_mode=False))
         sys.stdout.flush()  # what cannot be written must not fail silently behind this line
         return status

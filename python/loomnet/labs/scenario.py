@@ -19,7 +19,7 @@ from loomnet.base.errors import LoomnetError, RunInterrupted, UsageError, WallTi
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.reading import MOST_SOURCE, is_file, read_bytes, read_text
 from loomnet.base.spec import one_line
-from loomnet.base.wall_time import WallTime, WallTimeOver
+from loomnet.base.wall_time import WallTime, WallTimeOver, importing
 from loomnet.labs.lab import Lab
 from loomnet.labs.own_modules import modules_beside, own_modules_of
 from loomnet.labs.scenario_file import check_file, import_file
@@ -293,7 +293,7 @@ class Scenario:
         own; own_traceback() finds it by this frame."""
         names = type(typed).model_fields
         given = {name: typed.__dict__[name] for name in names}
-        with modules_beside(self.function.__globals__):
+        with importing(), modules_beside(self.function.__globals__):
             returned = self.function(lab, **given)
         if inspect.isawaitable(returned) or inspect.isgenerator(returned):
             if (close := getattr(returned, "close", None)) is not None:

@@ -13,7 +13,7 @@ from types import ModuleType
 from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.base.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes
-from loomnet.base.wall_time import WallTimeOver
+from loomnet.base.wall_time import WallTimeOver, importing
 from loomnet.labs.own_modules import HELD_AS, FreshLoader, OwnModules
 
 
@@ -45,7 +45,7 @@ def import_file(path: Path) -> ModuleType:
     module.__dict__[HELD_AS] = beside
     sys.modules[name] = module
     try:
-        with beside.loading, beside.importable():
+        with beside.loading, beside.importable(), importing():
             spec.loader.exec_module(module)
     except (LoomnetError, KeyboardInterrupt, WallTimeOver):
         del sys.modules[name]
