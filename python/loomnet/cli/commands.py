@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import sys
@@ -98,6 +99,9 @@ def run(
     shown_on = sys.stderr if stderr else sys.stdout
     console = Console(stderr=stderr, width=None if shown_on.isatty() else PIPED_WIDTH)
     limit = None if max_wall is None else Time.given("--max-wall", max_wall).seconds
+    # Modules last as long as the process: collections, of which Python makes several at its end,
+    # pass over them from here on.
+    gc.freeze()
     scenario = load(target, max_wall_s=limit)
     values = scenario.settings(setting or [])
     scenario.validate(values)
