@@ -37,7 +37,8 @@ def modules():
 
 
 def spoken(tree, forbidden):
-    """(line, what) of string constants, parameters, fields and imports that name a system."""
+    """(line, what) of string constants, parameters, keywords, fields, attributes and imports that
+    name a system."""
     named = (forbidden | set(registry.job_options())) - PROTOCOL
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -48,9 +49,10 @@ def spoken(tree, forbidden):
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             if node.target.id in named:
                 yield node.lineno, f"field {node.target.id}"
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if node.attr in named:
-                yield node.lineno, f"attribute {node.attr}"
+        elif isinstance(node, ast.keyword) and node.arg in named:
+            yield node.value.lineno, f"keyword {node.arg}"
+        elif isinstance(node, ast.Attribute) and node.attr in named:
+            yield node.lineno, f"attribute {node.attr}"
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             whole = [each.name for each in node.names]
             if isinstance(node, ast.ImportFrom):
@@ -76,6 +78,7 @@ def test_no_room_below_the_systems_or_above_them_names_one():
 @pytest.mark.parametrize("text", [
     "if job.allreduce == 'ina': pass", "def run(server=None): pass",
     "class Request:\n    ina: int = 0", "self.symphony = 1",
+    "options.server.hosts", "run(job, ina={})",
     "from loomnet.systems.ina.run import Sums", "from loomnet.systems import mixnet",
     "import loomnet.systems.symphony.run"])
 def test_one_that_does_is_found(text):
