@@ -130,7 +130,8 @@ def facts(result: ln.Result, name: str | None = None) -> dict:
     data = part.data
     found = {"ended": (data.ended, data.reason, data.end_ps, data.completion_ps),
              "errors": data.errors, "iterations": data.iterations, "flows": data.flows,
-             "windows": [(each.phase, each.start_ps, each.end_ps) for each in data.windows],
+             "windows": [(each.phase, each.start_ps, each.end_ps) for each in data.windows
+                         if each.start_ps <= data.end_ps],
              "counters": {key: steps[-1] for key, steps in data.counters.items()}}
     for host, series in data.hosts.items():
         spans = [[tuple(map(int, each)) for each in rows]

@@ -224,6 +224,10 @@ class Play(ABC):
         job's time."""
         origin = self.origin_ps or 0
         assert self.ended is not None
+        # Where other jobs go on, a phase may end after this one: at its end the phase lasts.
+        windows = [replace(each, end_ps=None)
+                   if each.end_ps is not None and each.end_ps > self.length_ps else each
+                   for each in windows]
         data = RunData(
             ended=self.ended, end_ps=self.length_ps,
             hosts={host: self.engine.series(host, self.asked.number, origin)

@@ -33,10 +33,9 @@ def _of_job(part: Result) -> Iterator[tuple[Path, Any]]:
     yield ("completion_ps",), data.completion_ps
     yield ("end_ps",), data.end_ps
     yield ("wrong",), data.wrong
-    # Where other jobs go on, faults begin and end after this one's end.
+    # Where other jobs go on, faults begin after this one's end.
     yield ("windows",), tuple(sorted(
-        (each.phase, each.start_ps,
-         -1 if each.end_ps is None or each.end_ps > data.end_ps else each.end_ps)
+        (each.phase, each.start_ps, -1 if each.end_ps is None else each.end_ps)
         for each in data.windows if each.start_ps <= data.end_ps))
     yield ("iterations",), tuple((each.start_ps, each.end_ps) for each in data.iterations)
     yield ("flows",), tuple(
