@@ -95,6 +95,11 @@ void bind_traffic(py::module_& m) {
         const std::vector<std::size_t> found = t.under_way();
         return py::array_t<std::size_t>(static_cast<py::ssize_t>(found.size()), found.data());
       }, "Numbers in results() of the flows under way now, rising.")
+      .def("ended_flows", [](const FlowTraffic& t, std::size_t since) {
+        const auto& all = t.ended_flows();
+        since = std::min(since, all.size());
+        return py::array_t<std::uint32_t>(static_cast<py::ssize_t>(all.size() - since), all.data() + since);
+      }, py::arg("since") = 0, "Numbers in results() of the flows that have ended, from the one of this place on.")
       .def("failures", [](const FlowTraffic& t) {
         Rows<py::int_, py::int_, py::str> out;
         for (std::size_t i = 0; i < t.results().size(); ++i) {

@@ -282,6 +282,7 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   }
   result.end = now;
   result.status = status;
+  ended_flows_.push_back(static_cast<std::uint32_t>(flow.result));
   failed_ |= status != Status::ok;
   // Inside a window the flow that closes last in the order of calls need not be the last in time.
   latest_end_ = std::max(latest_end_, now);

@@ -79,6 +79,8 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   const std::vector<FlowResult>& results() const { return results_; }
   // Indices in results() of the flows under way now, rising.
   std::vector<std::size_t> under_way() const;
+  // Indices in results() of the flows that have ended, one after another.
+  const std::vector<std::uint32_t>& ended_flows() const { return ended_flows_; }
   // Of flows in ring steps: when the sender knew that all bytes of a step had arrived.
   const StepLog& steps() const { return steps_; }
   std::uint64_t wrong() const { return wrong_; }  // bytes that differed (payload only)
@@ -130,6 +132,7 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   std::vector<std::unique_ptr<Client>> clients_;  // by node id, sparse
   std::vector<Flow> flows_;
   std::vector<FlowResult> results_;
+  std::vector<std::uint32_t> ended_flows_;
   std::vector<std::size_t> active_;  // flows under way
   std::size_t open_ = 0, started_ = 0;
   std::uint64_t wrong_ = 0;

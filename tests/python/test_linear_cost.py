@@ -57,12 +57,15 @@ CASES = {
     "samples of senders": lambda n: ln.run(
         fabric(), ln.Permutation("1 MB", transport="tcp"), write=False,
         sample=ln.Time.of(4 * 10**10 // n), observe=["cwnd", "acked"]),
-    # 50 looks: a value for each look and sender is the series itself.
-    "senders that join": lambda n: ln.run(
-        fabric(), later(n), write=False, sample=f"{20 * n // 50} us", observe=["cwnd"]),
+    "senders that come and go": lambda n: ln.run(
+        fabric(), later(n), write=False, sample="20 us", observe=["cwnd"]),
 }
 CASES["events of circuits"] = experts
-LEAST = {"hosts": 32, "events of circuits": 10}
+CASES["faults"] = lambda n: ln.run(
+    fabric(), ln.AllReduce("4 kB", repeat=4 * n, transport="roce"),
+    [ln.delay("h0--p0.leaf0", "1 us", at=ln.step(4 * i + 1), duration=ln.iterations(2),
+              phase=f"p{i}") for i in range(n)], write=False)
+LEAST = {"hosts": 32, "events of circuits": 10, "faults": 40}
 
 
 def calls(run, n, file=""):
@@ -149,13 +152,3 @@ def test_what_reads_its_history_again_is_found():
             _ = [each + 1 for each in history]
 
     assert calls(again, 800) > 5 * calls(again, 200)
-
-
-def test_a_look_costs_the_same_however_many_senders_there_are():
-    """The values of n looks at n senders are n^2, and the observer handles them as columns."""
-    def run(n):
-        ln.run(fabric(), later(n), write=False, sample="20 us", observe=["cwnd"])
-
-    run(50)
-    one, four = (calls(run, n, "running/observer.py") for n in (50, 200))
-    assert one > 50 and four <= 5 * one, (one, four)

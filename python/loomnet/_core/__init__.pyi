@@ -865,6 +865,11 @@ class FlowTraffic:
         claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.
         """
 
+    def ended_flows(self, since: int = 0) -> numpy.typing.NDArray[numpy.uint32]:
+        """
+        Numbers in results() of the flows that have ended, from the one of this place on.
+        """
+
     def failures(self) -> list[tuple[int, int, str]]:
         """
         [(number in results(), at_ps, status)] of the flows that failed.

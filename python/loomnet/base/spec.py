@@ -84,6 +84,11 @@ class Spec(BaseModel, metaclass=_SpecType):
         if (signature := signature_of(cls.__init__, defaults)) is not None:
             cls.__signature__ = signature
 
+    @classmethod
+    def names_known(cls) -> list[str]:
+        """Names that it may be given, for what an error proposes."""
+        return list(cls.model_fields)
+
     def construct(self, args: tuple[Any, ...], values: dict[str, Any]) -> None:
         """Validates what a constructor was given. Raises UsageError."""
         owner = type(self).__name__
@@ -99,4 +104,4 @@ class Spec(BaseModel, metaclass=_SpecType):
         try:
             BaseModel.__init__(self, **values)
         except ValidationError as error:
-            raise UsageError(one_line(owner, error, type(self).model_fields)) from None
+            raise UsageError(one_line(owner, error, self.names_known())) from None

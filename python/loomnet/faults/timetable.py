@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -158,6 +159,7 @@ class Timetable:
         for i, fault in enumerate(faults):
             if isinstance(fault.at, StepMark):
                 self._waiting[i] = fault.at.number, 0
+        self._look_ahead()
         self._active: set[int] = set()
         self._started: set[int] = set()
         self._ended: set[int] = set()
@@ -184,12 +186,18 @@ class Timetable:
         """Rank 0 has finished iteration `number`. Returns what changes at `end_ps`."""
         if not self._active and start_ps >= self._last_change:
             self._undisturbed.append(end_ps - start_ps)
-        for i in sorted(self._waiting):
-            awaited, after = self._waiting[i]
-            if number >= awaited:
-                del self._waiting[i]
-                self._push(end_ps + after, "begin", i)
+        if number >= self._awaited:
+            for i in sorted(self._waiting):
+                awaited, after = self._waiting[i]
+                if number >= awaited:
+                    del self._waiting[i]
+                    self._push(end_ps + after, "begin", i)
+            self._look_ahead()
         return self.advance(end_ps)
+
+    def _look_ahead(self) -> None:
+        """Notes the iteration that the next fault waits for."""
+        self._awaited = min((awaited for awaited, _ in self._waiting.values()), default=math.inf)
 
     def advance(self, now_ps: int) -> list[Change]:
         """Everything due at or before `now_ps`, in order of time."""

@@ -161,7 +161,8 @@ class Job(Spec):
         known: Mapping[str, Any] = {}
         if not values.keys() <= type(self).model_fields.keys():
             known = job_options()
-        own = {name: values.pop(name) for name in list(values) if name in known}
+        own = {name: values.pop(name) for name in list(values)
+               if name in known and name not in type(self).model_fields}
         super().construct(args, values)
         self._own = own
         for name, value in own.items():
@@ -170,8 +171,15 @@ class Job(Spec):
             except UsageError as error:
                 raise UsageError(f"{type(self).__name__}: {error}") from None
 
+    @classmethod
+    def names_known(cls) -> list[str]:
+        return [*super().names_known(), *job_options()]
+
     def option(self, name: str) -> Any:
         """The value of a system's option."""
+        if name in type(self).model_fields:
+            raise ImportError(f"loomnet.systems: JOB_OPTIONS: {name}: {type(self).__name__} has a "
+                              "parameter of this name")
         return self._own.get(name, job_options()[name].default)
 
     @property

@@ -32,7 +32,7 @@ from loomnet.labs.preparation import (
     ending_of,
     list_of_jobs,
     prepare,
-    result_of,
+    results_of,
 )
 from loomnet.labs.run_folder import check_label, write_figures
 from loomnet.measures import rows as rows
@@ -306,8 +306,7 @@ class Lab:
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()
-        results = [result_of(request, asked, data, label, settle)
-                   for asked, data in zip(request.jobs, found, strict=True)]
+        results = results_of(request, found, label, settle)
         result = results[0] if len(results) == 1 else Result.of_jobs(results)
         self.results[label] = result
         self.report.rows += result.rows

@@ -12,12 +12,12 @@ from loomnet.base.names import quoted
 from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.fabrics.model import Fabric
-from loomnet.faults import expected_capacity as expected
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
 from loomnet.jobs.flows import Flows
 from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job, TorchJob
+from loomnet.labs.capacities import Capacities
 from loomnet.labs.placement import job_names, placements
 from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
@@ -29,7 +29,7 @@ from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.request import RunRequest
-from loomnet.systems.registry import carriers_of, carrying, check, parts_of, transport, transports
+from loomnet.systems.registry import carriers_of, check, parts_of, transport, transports
 
 OFF = "off"
 MOST_DILATION = 10**9
@@ -189,8 +189,17 @@ def _check_addresses(plan: Plan, asked: JobRequest) -> None:
     plan.addresses.check(asked.hosts, job.edges(list(asked.placement)) if paired else None)
 
 
+def results_of(request: RunRequest, found: Sequence[RunData], label: str | None, settle: Time
+               ) -> list[Result]:
+    """The figures of each job."""
+    left = Capacities(request)
+    return [result_of(request, asked, data, label, settle, left)
+            for asked, data in zip(request.jobs, found, strict=True)]
+
+
 def result_of(
-    request: RunRequest, asked: JobRequest, data: RunData, label: str | None, settle: Time
+    request: RunRequest, asked: JobRequest, data: RunData, label: str | None, settle: Time,
+    left: Capacities
 ) -> Result:
     """One job's figures."""
     job = asked.job
@@ -199,16 +208,7 @@ def result_of(
     if data.ended in ("stalled", "failed") and not data.errors:
         data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
     data.of_systems = [each for own in request.parts for each in own.figures(asked, data)]
-    of = "slowest" if job.synchronous else "mean"
-    edges = job.edges(list(asked.placement))
-    others = [edge for each in request.jobs if each is not asked
-              for edge in each.job.edges(list(each.placement))]
-    part = carrying(request.parts, asked)
-    capacity = {}
-    for w in data.windows:
-        own = None if part is None else part.capacity(asked, w.states, w.dead)
-        capacity[w.phase] = own if own is not None else expected.expected_capacity(
-            request.plan, edges, w.states, w.dead, of=of, others=others)
+    capacity = left.of(asked, data.windows)
     planned = [fault.phase for fault in request.faults if fault.phase]
     phases = measure.phases_of(data, capacity, settle.count, planned)
     return Result(request.plan, data, phases, label, job.transport,

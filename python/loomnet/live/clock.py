@@ -35,7 +35,7 @@ from loomnet.running.recording import Recording
 from loomnet.running.request import RunRequest
 from loomnet.running.traffic import CollectiveTraffic, FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay
-from loomnet.systems.registry import transport
+from loomnet.systems.registry import notes_of, transport
 from loomnet.systems.transport import START_RTTS
 
 T = TypeVar("T")
@@ -260,8 +260,7 @@ class LiveClock:
         notes |= self.engine.transport_notes()
         for play in plays:
             notes |= play.notes()
-        for part in self.engine.parts:
-            notes |= part.notes()
+        notes |= notes_of(self.engine.parts)
         behind = [play.fell_behind for play in plays if play.fell_behind]
         return Fidelity(
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],

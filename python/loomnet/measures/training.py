@@ -86,7 +86,10 @@ def phases_of(
 
 # --- one figure each ----------------------------------------------------------------------------
 def whole_iterations(iterations: list[Iteration], phase: Phase) -> list[Iteration]:
-    return [i for i in iterations if i.start_ps >= phase.start_ps and i.end_ps <= phase.end_ps]
+    # One begins where the one before has ended: their times rise.
+    first = bisect.bisect_left(iterations, phase.start_ps, key=lambda i: i.start_ps)
+    last = bisect.bisect_right(iterations, phase.end_ps, lo=first, key=lambda i: i.end_ps)
+    return iterations[first:last]
 
 
 def iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None = None) -> Value:
@@ -191,10 +194,8 @@ def counted(data: RunData, name: str, phase: Phase) -> Value:
         if data.shares_hosts:
             return Value(None, "NICs of this job's hosts count it for another job too")
         return Value(None, "this transport does not count it")
-    times = [at for at, _ in steps]
-
     def value_at(at: int) -> float:
-        index = bisect.bisect_right(times, at) - 1
+        index = bisect.bisect_right(steps, at, key=lambda step: step[0]) - 1
         return steps[index][1] if index >= 0 else 0
 
     return Value(value_at(phase.end_ps) - value_at(phase.start_ps))
@@ -285,7 +286,12 @@ def longest_inside(intervals: Sequence[Interval] | Any, span: Phase) -> int:
         return 0
     import numpy as np  # there are as many as packets where the fabric is slow
 
-    begins, ends = np.asarray(intervals, dtype=np.int64).T
+    found = np.asarray(intervals, dtype=np.int64)
+    first = int(np.searchsorted(found[:, 1], span.start_ps, side="right"))
+    last = int(np.searchsorted(found[:, 0], span.end_ps, side="left"))
+    if last <= first:
+        return 0
+    begins, ends = found[first:last].T
     return int((np.minimum(ends, span.end_ps) - np.maximum(begins, span.start_ps)).max())
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from loomnet.fabrics.link_settings import MIN_QUEUE_PACKETS
@@ -171,6 +172,17 @@ class Plan:
         """Where ranks of a job of all hosts are: rank r runs on the host of number ranks[r]."""
         return tuple(host.number for host in self.hosts if host.role == "rank"
                      for _ in range(host.ranks))
+
+    @cached_property
+    def most_host_bps(self) -> int:
+        """Of the host whose ports together are fastest."""
+        return max(sum(self.links[port].forward.rate_bps for port in host.ports)
+                   for host in self.hosts)
+
+    @cached_property
+    def most_local_window(self) -> int:
+        """Bytes, of the host whose local link holds most."""
+        return max((host.local_window for host in self.hosts), default=0)
 
     @property
     def pfc(self) -> bool:

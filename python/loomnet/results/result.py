@@ -89,6 +89,12 @@ class Result:
                 )
         if job is not None:
             self.rows.append(_completion(data, label, job))
+        taken = {row.within_job for row in self.rows}
+        for name, *_ in data.of_systems:
+            if name in taken:
+                raise UsageError(f"a system's figure {in_quotes(name)}: the job has one of this "
+                                 "name; take another")
+            taken.add(name)
         self.rows += [make_metric(name, value, unit=unit, label=label, job=job,
                                   reason=reason if value is None else None)
                       for name, value, unit, reason in data.of_systems]

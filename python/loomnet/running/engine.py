@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
@@ -42,6 +42,17 @@ from loomnet.systems.transport import Notes, Transport
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
+
+
+class QueuePair(NamedTuple):
+    """One end of a queue pair. `number`: at `source`; `connected_ps` and `begins_ps`: when its job
+    starts, and before when it sends nothing."""
+
+    source: int
+    destination: int
+    number: int
+    connected_ps: int
+    begins_ps: int
 
 
 End = tuple[EngineNode, EngineNode, int]  # of a queue pair: its host, the other's, its number
@@ -119,7 +130,7 @@ class Engine:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
-        self._noted: list[tuple[int, int, int, int]] | None = None  # where somebody asks
+        self._noted: list[QueuePair] | None = None  # where somebody asks
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
         """Links of a regular fabric, a tier of a plane at a time."""
@@ -254,9 +265,10 @@ class Engine:
 
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, asked: JobRequest, source: int, local: int, destination: int,
-                remote: int) -> None:
+                remote: int, begins_ps: int = 0) -> None:
         """Connects a queue pair of a job both ways, when the job starts; numbers are the ends' own.
-        Between two ranks of one host the NIC takes the host's local link, which has no paths."""
+        `begins_ps`: before this nothing is sent. Between two ranks of one host the NIC takes the
+        host's local link, which has no paths."""
         by = self.carrier(asked.job)
         assert by is not None
         (there, planes), (back, far_planes) = (
@@ -273,8 +285,10 @@ class Engine:
             self._between.setdefault((source, destination), []).append((local, by))
             self._between.setdefault((destination, source), []).append((remote, by))
         if self._noted is not None:
-            self._noted += [(source, destination, local, asked.start_ps),
-                            (destination, source, remote, asked.start_ps)]
+            begins = max(begins_ps, asked.start_ps)
+            self._noted += [
+                QueuePair(source, destination, local, asked.start_ps, begins),
+                QueuePair(destination, source, remote, asked.start_ps, begins)]
 
     def connect_local(self, asked: JobRequest, host: int) -> tuple[End, End]:
         """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
@@ -283,9 +297,8 @@ class Engine:
         self.connect(asked, host, first, host, first + 1)
         return (node, node, first), (node, node, first + 1)
 
-    def note_queue_pairs(self) -> list[tuple[int, int, int, int]]:
-        """Source, destination, the source's number and the time of connecting of each end of a
-        queue pair that connect() is asked for from now on."""
+    def note_queue_pairs(self) -> list[QueuePair]:
+        """Each end of a queue pair that connect() is asked for from now on."""
         self._noted = [] if self._noted is None else self._noted
         return self._noted
 
@@ -350,12 +363,13 @@ class Engine:
         return [batch for part in self.parts
                 if (switches := part.forget(self, asked)) for batch in self.tables.again(switches)]
 
-    def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
+    def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int,
+                     begins_ps: int = 0) -> int:
         """Connects a queue pair of a job between two hosts. Returns its number at the source,
         `least` or the next that is free at both ends; at the destination it has the one behind."""
         ends = (self._node[source], self._node[destination])
         number = max(least, *(self.network.reserve_qps(node, 0) for node in ends))
-        self.connect(asked, source, number, destination, number + 1)
+        self.connect(asked, source, number, destination, number + 1, begins_ps)
         return number
 
     def queued(self, halves: Iterable[int]) -> list[int]:

@@ -24,9 +24,8 @@ def staging_for(plan: Plan) -> dict[str, int]:
     """Slots and their size that keep all planes of a host busy: four times what is in flight on the
     longest round trip, so that a slot's way back as credit never shows; and its local link, where
     it has one: twice that, since nothing queues on the way."""
-    rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
-    window = max(4 * rate * plan.base_rtt_ps // (8 * 10**12),
-                 max((host.local_window for host in plan.hosts), default=0))
+    window = max(4 * plan.most_host_bps * plan.base_rtt_ps // (8 * 10**12),
+                 plan.most_local_window)
     # 64 KiB: a message of few packets would cost an acknowledgement for every few.
     slots, payload = 16, 65536
     while payload < 1 << 20 and slots * payload < window:

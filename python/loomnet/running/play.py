@@ -14,6 +14,7 @@ from loomnet.faults.timetable import Window
 from loomnet.measures.run_data import Ending, Iteration, RunData, RunFault
 from loomnet.plans.job_request import JobRequest
 from loomnet.running.engine import Engine
+from loomnet.running.observer import Sending
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 from loomnet.systems.transport import Notes, Transport
@@ -203,6 +204,10 @@ class Play(ABC):
 
     def run_counters(self) -> dict[str, int]:
         return self.clock.run_counters(self.asked)
+
+    def sending_once(self) -> Sending | None:
+        """The job's traffic, where each of its queue pairs carries one flow alone."""
+        return None
 
     def sample(self) -> dict[str, int]:
         """Notes the counters that are figures; returns all of them."""

@@ -311,7 +311,9 @@ class RunLoop:
             sampler.take(self.lead.now(), self.clock.queued(sampler.halves),
                          self.clock.senders(self.playing), self.clock.carried(sampler.links))
             if self.observer is not None:
-                self.observer.take(self.lead.now())
+                self.observer.take(self.lead.now(), [
+                    traffic for play in self.plays
+                    if (traffic := play.sending_once()) is not None])
 
     def look_by_watches(self) -> None:
         """Before jobs that are over are forgotten: what switches hold now is theirs."""

@@ -154,6 +154,7 @@ class FlowTraffic(CoreTraffic):
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
+        self._ended = 0  # flows that ended_senders() has told of
         stop_ps = stop_at(asked, start_ps)
         begun, cut = begun_before(flows, stop_ps)
         check_begun(asked, begun)
@@ -177,7 +178,7 @@ class FlowTraffic(CoreTraffic):
             used[pair] = index + 1
             if index == len(numbers):
                 numbers.append(engine.connect_pair(
-                    self._job, placement[source], placement[destination], following))
+                    self._job, placement[source], placement[destination], following, start))
                 following = numbers[-1] + 2
             self._asked.append((placement[source], placement[destination], size))
             self._sends.append((engine.node(placement[source]), numbers[index]))
@@ -201,6 +202,21 @@ class FlowTraffic(CoreTraffic):
 
     def wrong(self) -> int:
         return self.core.wrong
+
+    @property
+    def sends_once(self) -> bool:
+        """Whether a queue pair that has ended its flow sends nothing more. Flows of another round
+        go by the same."""
+        return self._most_rounds == 1
+
+    def ended_senders(self) -> list[tuple[EngineNode, int]]:
+        """Host and number of each end of the queue pairs whose flows have ended since the last
+        call."""
+        ended = self.core.ended_flows(self._ended).tolist()
+        self._ended += len(ended)
+        node = self._engine.node
+        return [end for number in ended for end in (
+            self._sends[number], (node(self._asked[number][1]), self._sends[number][1] + 1))]
 
     def flows(self) -> FlowRows:
         found = self.core.results()

@@ -10,9 +10,10 @@ from typing import Protocol
 from loomnet.base.units import Time
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.job_request import JobRequest
+from loomnet.running.observer import Sending
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import Traffic, as_iterations, start_traffic
+from loomnet.running.traffic import FlowTraffic, Traffic, as_iterations, start_traffic
 from loomnet.systems.transport import Notes
 
 NOTHING_SENT = ("the job ended and no operation of it used the network, so there is no result; "
@@ -46,6 +47,10 @@ class TrafficPlay(Play):
         self.traffic: Traffic | None = None  # before prepare()
         self.done = False
         self.progress_ps = 0  # when anything of the job last ended, job time
+
+    def sending_once(self) -> Sending | None:
+        traffic = self.traffic
+        return traffic if isinstance(traffic, FlowTraffic) and traffic.sends_once else None
 
     @property
     def payload_moves(self) -> bool:

@@ -27,6 +27,7 @@ from loomnet.running.run_loop import RunLoop
 from loomnet.running.run_options import check_options, model_notes
 from loomnet.running.traffic import FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
+from loomnet.systems.registry import notes_of
 from loomnet.systems.transport import Notes
 
 if TYPE_CHECKING:
@@ -222,8 +223,7 @@ class VirtualClock:
         notes |= {**self.labels, **self.engine.transport_notes()}
         for play in plays:
             notes |= play.notes()
-        for part in self.engine.parts:
-            notes |= part.notes()
+        notes |= notes_of(self.engine.parts)
         return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
                         emulated_ps=lead.length_ps, notes=notes)
 

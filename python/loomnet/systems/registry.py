@@ -16,7 +16,7 @@ from loomnet.jobs.of_systems import RING
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
 from loomnet.systems.system import JobOption, Program, RunPart
-from loomnet.systems.transport import Transport
+from loomnet.systems.transport import Notes, Transport
 
 _PLAIN = Program()
 
@@ -30,16 +30,25 @@ def _rows(kind: str) -> tuple[Any, ...]:
     found: list[Any] = []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         if entry.name not in _OTHERS:
-            module = importlib.import_module(f"loomnet.systems.{entry.name}")
-            found += getattr(module, kind, ())
+            found += getattr(_module(entry.name), kind, ())
     names = [getattr(each, "allreduce" if kind == "RUN_PARTS" else "name") for each in found]
     twice = {each for each in names if each is not None and names.count(each) > 1}
     if kind == "JOB_OPTIONS":
         twice |= {each for each in names if each in Job.model_fields}
+    if kind == "RUN_PARTS" and RING in names:
+        twice.add(RING)
     if twice:
         raise ImportError(f"loomnet.systems: {kind}: {', '.join(sorted(twice))}: another system or "
                           "every job has it")
     return tuple(found)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(f"loomnet.systems.{name}")
+    except Exception as error:  # whatever a system's own code raises
+        raise ImportError(f"loomnet.systems.{name} cannot be imported: {type(error).__name__}: "
+                          f"{error}") from error
 
 
 def forget() -> None:
@@ -72,6 +81,18 @@ def parts_of(plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, A
     """The parts that systems have in a run. Raises UsageError."""
     found = (each.of(plan, requests, options) for each in _rows("RUN_PARTS"))
     return tuple(each for each in found if each is not None)
+
+
+def notes_of(parts: Iterable[RunPart]) -> Notes:
+    """What parts say of a run. Raises UsageError for what a report cannot hold."""
+    found: Notes = {}
+    for part in parts:
+        for name, value in part.notes().items():
+            if value is not None and not isinstance(value, (str, int, float)):
+                raise UsageError(f"{type(part).__name__}.notes: {in_quotes(name)} is a "
+                                 f"{type(value).__name__}, no number, text or None")
+            found[name] = value
+    return found
 
 
 def carrying(parts: Iterable[RunPart], asked: JobRequest) -> RunPart | None:
