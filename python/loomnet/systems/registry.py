@@ -10,6 +10,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.wall_time import importing
 from loomnet.jobs.collectives import RingCollective
 from loomnet.jobs.model import Job
 from loomnet.jobs.of_systems import RING
@@ -45,7 +46,8 @@ def _rows(kind: str) -> tuple[Any, ...]:
 
 def _module(name: str) -> Any:
     try:
-        return importlib.import_module(f"loomnet.systems.{name}")
+        with importing():
+            return importlib.import_module(f"loomnet.systems.{name}")
     except Exception as error:  # whatever a system's own code raises
         raise ImportError(f"loomnet.systems.{name} cannot be imported: {type(error).__name__}: "
                           f"{error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -26,10 +27,15 @@ def facts(outcome: Outcome, job_names: dict[str, str] | None = None) -> dict[Pat
     return found
 
 
+def _anywhere(text: str | None) -> str | None:
+    """Without the name of the folder that a rank's script lies in, another one for each run."""
+    return None if text is None else re.sub(r"(loomnet-relation-)\w+", r"\1", text)
+
+
 def _of_job(part: Result) -> Iterator[tuple[Path, Any]]:
     data, names = part.data, part.plan.topology.names
-    yield ("ended",), (data.ended, data.reason)
-    yield ("errors",), tuple((each.at_ps, each.message) for each in data.errors)
+    yield ("ended",), (data.ended, _anywhere(data.reason))
+    yield ("errors",), tuple((each.at_ps, _anywhere(each.message)) for each in data.errors)
     yield ("completion_ps",), data.completion_ps
     yield ("end_ps",), data.end_ps
     yield ("wrong",), data.wrong
