@@ -260,6 +260,51 @@ def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
     assert not [row for row in switch.snapshot()["slots"] if row["state"] and row["job"] == 2]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_switchml_jobs_share_no_slot_where_pools_differ(tmp_path, seed):
+    """Job a sums at leaf0 alone, b across both leaves, of which leaf1 has an eighth of the slots.
+    Without loss, slots that two jobs had would cost time; with it, sums would wait for good."""
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
+                              delay="1 us")
+    fabric.program("*", "aggregate", policy="switchml", pool=512 * 1056)
+    fabric.program("p0.leaf1", "aggregate", policy="switchml", pool=64 * 1056)
+    jobs = [ln.AllReduce("500 kB", repeat=6, allreduce="ina", name=name, hosts=hosts,
+                         stall_timeout="3 s")
+            for name, hosts in (("a", ["h0", "h2"]), ("b", ["h4", "h1", "h6", "h3"]))]
+    r = ln.run(fabric, jobs, [ln.loss("*--*", 0.001, at="0 s")], seed=seed, directory=tmp_path,
+               payload=True, reroute_delay="off",
+               ina={"window": 64, "switchml_timeout": 3 * 10**8})
+    for name in "ab":
+        assert r.job(name).data.ended == "finished" and r.job(name).data.wrong == 0
+        assert r[f"{name}.errors"] == 0
+
+
+def mean_ms(r):
+    return sum(each.length_ps for each in r.data.iterations) / len(r.data.iterations) / 1e9
+
+
+def test_gaps_are_repaired_under_each_policy_whose_workers_see_them(tmp_path):
+    """A later result of the same tree tells that one was lost: without that, its timer does. In
+    as many planes, results of other planes tell nothing."""
+    def run(policy, planes=1, loss=0.0, repair=True):
+        fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=1, hosts_per_leaf=2,
+                                  rate="10 Gb/s", delay="1 us")
+        fabric.program("*", "aggregate", policy=policy)
+        faults = [ln.loss("*--*", loss, at="0 s")] if loss else []
+        r = go(tmp_path, fabric, ln.AllReduce("1 MB", repeat=6, allreduce="ina"), faults,
+               reroute_delay="off", ina={"window": 64, "gap_repair": repair})
+        assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 6
+        return r
+
+    for policy in ("esa", "atp"):
+        one, two = run(policy), run(policy, planes=2)
+        assert counted(one, "ina.gap_resend") == 0
+        assert mean_ms(two) <= 0.6 * mean_ms(one)
+        lossy, unrepaired = run(policy, loss=0.01), run(policy, loss=0.01, repair=False)
+        assert counted(lossy, "ina.gap_resend") > 50 and counted(unrepaired, "ina.gap_resend") == 0
+        assert mean_ms(lossy) < 0.7 * mean_ms(unrepaired)
+
+
 @pytest.mark.parametrize("policy", ["esa", "atp"])
 @pytest.mark.parametrize("link, job, says", [
     ("ps--p0.leaf0", "a", "no plane joins its hosts and ps any more"),

@@ -137,6 +137,20 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
     }
     for (const auto& hop : job.hops) check_port("hops", hop.port);
   }
+  // SwitchML's jobs share no slot: those of two jobs would mix in its sums.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> shares;
+  for (const AggregateBatch::Job& job : batch.jobs) {
+    if (job.scheme != AGGREGATE_SWITCHML) continue;
+    const std::uint64_t base = job.base;
+    shares.push_back({base, base + 2 * std::uint64_t{job.window}});
+  }
+  std::sort(shares.begin(), shares.end());
+  for (std::size_t i = 1; i < shares.size(); ++i) {
+    if (shares[i].first < shares[i - 1].second) {
+      throw std::invalid_argument("AggregateBatch.jobs: two of SwitchML's have slot " +
+                                  std::to_string(shares[i].first));
+    }
+  }
   std::sort(numbers.begin(), numbers.end());
   if (const auto twice = std::adjacent_find(numbers.begin(), numbers.end()); twice != numbers.end()) {
     throw std::invalid_argument("AggregateBatch.jobs: job " + std::to_string(*twice) + " stands twice");

@@ -26,7 +26,7 @@ namespace loomnet::ina {
   X(resend)      /* all retransmissions */                                  \
   X(timeout)     /* timers that ran out */                                  \
   X(nak_resend)  /* retransmissions that a NAK asked for */                 \
-  X(gap_resend)  /* ATP: retransmissions of what a later result overtook */ \
+  X(gap_resend)  /* retransmissions of what a later result overtook */      \
   X(nak_early)   /* NAKs of a fragment not sent yet, held, or asked for within a round trip */ \
   X(result)      /* results taken */                                        \
   X(dup_result)  /* results of fragments whose result is held */            \

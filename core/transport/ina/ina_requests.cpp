@@ -82,6 +82,7 @@ void InaTransport::on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picosec
 
 void InaTransport::on_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds) {
   Member& m = member(qp);
+  if (auto* worker = std::get_if<Worker>(&m.worker)) worker->set_trees(trees.size());
   if (m.server) m.server->set_trees(std::move(trees));
 }
 

@@ -49,6 +49,8 @@ const OptionTable<InaOptions>& InaOptions::table() {
              {.unit = "packets", .doc = "most of the congestion window; 0: window (ATP: 100)", .least = 0, .most = 32768})
         .add("cwnd_step_bytes", &O::cwnd_step_bytes,
              {.unit = "bytes", .doc = "added for a window without a mark (ATP: 1500)", .least = 1, .most = 1e6})
+        .add("gap_repair", &O::gap_repair,
+             {.doc = "what a later result of its tree has overtaken is sent again, once (ATP)"})
         .add("switch_rtt", &O::switch_rtt,
              {.unit = "ps", .doc = "idle round trip of server and switch, until one is measured", .least = 1,
               .most = kHour})
@@ -67,7 +69,11 @@ const OptionTable<InaOptions>& InaOptions::table() {
         .add("switchml_timeout", &O::switchml_timeout,
              {.unit = "ps", .doc = "SwitchML's timeout", .least = 1e6, .most = kHour})
         .add("switchml_threshold", &O::switchml_threshold,
-             {.doc = "timeouts until SwitchML doubles its timeout", .least = 1, .most = 1e9});
+             {.doc = "timeouts until SwitchML doubles its timeout", .least = 1, .most = 1e9})
+        .add("switchml_threads", &O::switchml_threads,
+             {.doc = "threads of a SwitchML worker, each of which counts its own timeouts", .least = 1, .most = 64})
+        .add("switchml_slices", &O::switchml_slices,
+             {.doc = "SwitchML's timeout begins anew with each tensor, as the DPDK client's does"});
     return t;
   }();
   return rows;

@@ -38,6 +38,9 @@ struct InaOptions {
   bool congestion_control = true;            // ATP; off: the window is cwnd_cap
   std::uint32_t cwnd_cap = 0;                // packets; 0: W. ATP: 100
   std::uint32_t cwnd_step_bytes = 1500;      // added for a window without a mark (ATP)
+  // What a later result of the same tree has overtaken is sent again at once, and once (ATP). Under ESA,
+  // whose paper says nothing of it, while results are known to be lost (ours).
+  bool gap_repair = true;
 
   // --- parameter server --------------------------------------------------------------------------
   Picoseconds switch_rtt = microseconds(10);  // server to switch and back, idle: the first SRTT (ours)
@@ -51,6 +54,8 @@ struct InaOptions {
   // --- SwitchML --------------------------------------------------------------------------------------
   Picoseconds switchml_timeout = milliseconds(10);  // SwitchML
   std::uint32_t switchml_threshold = 100;  // timeouts until the first doubling, and the threshold's growth
+  std::uint32_t switchml_threads = 1;      // of a worker: each counts the timeouts of its own slots
+  bool switchml_slices = false;            // a tensor begins with the first timeout again (the DPDK client)
 
   // By name, with ranges. A run on the wall clock has rto_min 10 ms (SwitchML) and remind_min 2 ms.
   static const OptionTable<InaOptions>& table();

@@ -1,4 +1,4 @@
-// The self-clocked window of SwitchML and its one timeout for all packets.
+// The self-clocked window of SwitchML and the timeout of each of its threads.
 #include "transport/ina/switchml_worker.hpp"
 
 #include <algorithm>
@@ -29,8 +29,7 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
       end_(end_of_numbers(options)),
       base_(first_),
       submitted_(first_),
-      timeout_(options.switchml_timeout),
-      threshold_(options.switchml_threshold),
+      threads_(options.switchml_threads, {options.switchml_timeout, 0, options.switchml_threshold}),
       ring_(std::bit_ceil(2 * std::size_t{options.window})) {
   if (options.scheme != AGGREGATE_SWITCHML) {
     throw std::invalid_argument("InaOptions.scheme: SwitchMlWorker needs SwitchML");
@@ -60,9 +59,12 @@ std::optional<Outgoing> SwitchMlWorker::pull(Picoseconds now) {
     const Sequence n = ready_.pop();
     Entry& entry = at(n);
     if (entry.number != n || entry.held) continue;  // its result came while it waited here
+    if (options_.switchml_slices && !entry.sent && entry.contribution.first_of_tensor) {
+      threads_.assign(threads_.size(), {options_.switchml_timeout, 0, options_.switchml_threshold});
+    }
     ++(entry.sent ? counters_.resend : counters_.data);
     entry.sent = true;
-    timers_.set(slot(n), now + timeout_);
+    timers_.set(slot(n), now + thread_of(n).timeout);
     // The switch knows a retransmission by its bit in the slot: it is DATA again.
     Outgoing out = packet_of(entry.contribution, options_, job_.job, number_, AGGREGATE_DATA, n, now);
     out.header.index = static_cast<std::uint16_t>(on_wire(n) % (2 * options_.window));
@@ -89,20 +91,29 @@ Received SwitchMlWorker::on_packet(const aggregate_header& header, Bytes payload
   return result_of(header, payload, n);
 }
 
-// One timeout for all; it doubles each time the number of timeouts passes a threshold that grows, up to
-// the longest that InaOptions.switchml_timeout may be. SwitchML itself has no such end.
+// SwitchML's public client: of each thread the timeout doubles after 100 timeouts, then after 200 more, 300
+// more and so on, up to the longest that InaOptions.switchml_timeout may be. SwitchML itself has no such end.
 void SwitchMlWorker::on_deadline(Picoseconds now) {
   while (timers_.next() <= now) {
     const std::uint32_t owner = timers_.front();
     timers_.set(owner, kNever);
     Entry& entry = ring_[owner];
     ++entry.timeouts;
-    if (++counters_.timeout > threshold_) {
-      timeout_ = std::min(timeout_ * 2, kLongest);
-      threshold_ += options_.switchml_threshold;
+    ++counters_.timeout;
+    Thread& thread = thread_of(entry.number);
+    if (++thread.count > thread.threshold) {
+      thread.timeout = std::min(thread.timeout * 2, kLongest);
+      thread.threshold += options_.switchml_threshold;
+      thread.count = 0;
     }
     ready_.push(entry.number);
   }
+}
+
+Picoseconds SwitchMlWorker::timeout() const {
+  return std::max_element(threads_.begin(), threads_.end(),
+                          [](const Thread& a, const Thread& b) { return a.timeout < b.timeout; })
+      ->timeout;
 }
 
 }  // namespace loomnet::ina

@@ -31,7 +31,7 @@ class SwitchMlWorker {
   Sequence base() const { return base_; }  // oldest without a result; its contribution is kept
   Sequence keeps_from() const { return base_; }
   Sequence submitted() const { return submitted_; }
-  Picoseconds timeout() const { return timeout_; }
+  Picoseconds timeout() const;  // the longest of its threads'
   // Of the oldest without a result: a switch that has lost its slots can leave a fragment without end.
   std::uint32_t timeouts() const { return base_ < submitted_ ? at(base_).timeouts : 0; }
   const WorkerCounters& counters() const { return counters_; }
@@ -43,6 +43,15 @@ class SwitchMlWorker {
     std::uint32_t timeouts = 0;
     bool sent = false, held = false;
   };
+  // Counts the timeouts of its own slots. The timeout doubles and the count begins again each time it has
+  // passed a threshold, which grows.
+  struct Thread {
+    Picoseconds timeout{};
+    std::uint64_t count = 0, threshold = 0;
+  };
+  Thread& thread_of(Sequence n) {
+    return threads_[static_cast<std::uint64_t>(n) % static_cast<std::uint64_t>(window_) % threads_.size()];
+  }
   std::uint32_t slot(Sequence n) const {
     return static_cast<std::uint32_t>(static_cast<std::size_t>(n) & (ring_.size() - 1));
   }
@@ -56,8 +65,7 @@ class SwitchMlWorker {
   const std::int64_t window_;
   const Sequence end_;  // of the sequence numbers
   Sequence base_, submitted_;
-  Picoseconds timeout_;
-  std::uint64_t threshold_;
+  std::vector<Thread> threads_;
   std::vector<Entry> ring_;
   Ring<Sequence> ready_;
   TimerHeap timers_;  // by place in ring_

@@ -9,6 +9,7 @@
 namespace loomnet::ina {
 namespace {
 constexpr std::uint64_t kJitterStream = 0x696e61;
+constexpr std::uint32_t kRepairs = 8;  // gaps of each worker for one result that was lost (ours)
 }
 
 Worker::Worker(const InaOptions& options, const InaJob& job, unsigned number, std::uint64_t seed)
@@ -22,7 +23,7 @@ Worker::Worker(const InaOptions& options, const InaJob& job, unsigned number, st
       submitted_(first_),
       tensor_(first_),
       answered_(first_ - 1),
-      gaps_from_(first_),
+      gaps_from_(std::max<std::size_t>(job.trees.size(), 1), first_),
       boundary_(first_),
       cwnd_(options.most_cwnd()),
       step_(std::max(1u, options.cwnd_step_bytes / (AGGREGATE_PAYLOAD_AT + 4 * options.values))),
@@ -133,6 +134,9 @@ Received Worker::on_result(const aggregate_header& header, Bytes payload, Sequen
   }
   ++counters_.result;
   entry.held = true;  // W2
+  if (header.flags & AGGREGATE_UNICAST && entry.sent_again) {
+    repairs_ = kRepairs * static_cast<std::uint32_t>(std::popcount(job_.workers));
+  }
   timers_.set(slot(n), kNever);
   if (!entry.sent_again) {
     const Picoseconds sample = now - entry.sent;
@@ -140,7 +144,7 @@ Received Worker::on_result(const aggregate_header& header, Bytes payload, Sequen
   }
   if (answered_ < entry.tensor) first_result(entry.tensor, now);
   while (base_ < next_ && at(base_).held) ++base_;
-  if (options_.scheme == AGGREGATE_ATP) fill_gaps(n);
+  if (options_.gap_repair) fill_gaps(n);
   const bool marked = header.flags & AGGREGATE_ECN;
   if (marked) ++counters_.ecn_result;
   if (options_.congestion_control) control(n, marked);
@@ -158,14 +162,35 @@ void Worker::first_result(Sequence tensor, Picoseconds now) {
   }
 }
 
-// ATP: what a later result has overtaken is sent again, once.
-void Worker::fill_gaps(Sequence before) {
-  for (Sequence z = std::max(base_, gaps_from_); z < before; ++z) {
-    if (at(z).held || at(z).queued) continue;
+void Worker::set_trees(std::size_t count) {
+  gaps_from_.assign(std::max<std::size_t>(count, 1), next_);
+}
+
+// ATP: what a later result has overtaken is sent again, once. Results come in order by one tree: of
+// another tree they tell nothing.
+void Worker::fill_gaps(Sequence overtaking) {
+  const auto trees = static_cast<Sequence>(gaps_from_.size());
+  Sequence& from = gaps_from_[static_cast<std::size_t>(static_cast<std::uint64_t>(overtaking)) % gaps_from_.size()];
+  if (overtaking <= from) return;
+  Sequence z = std::max(base_, from);
+  z += (overtaking - z) % trees;  // the first of this tree
+  for (; z < overtaking; z += trees) {
+    if (at(z).held || at(z).queued || !may_repair()) continue;
     ++counters_.gap_resend;
     send_again(at(z), false);
   }
-  gaps_from_ = std::max(gaps_from_, before);
+  from = overtaking;
+}
+
+// Under ESA a gap may also be a sum that a more urgent packet has put out of its slot, which the server
+// finishes without a worker's help. A server that answers one worker alone had the result already: it was lost.
+// A part that was lost on its way up is a gap to all workers alike, and proves nothing to them. So each result that
+// is known to be lost lets a worker repair some gaps (ours); the first ones wait for their timers.
+bool Worker::may_repair() {
+  if (options_.scheme == AGGREGATE_ATP) return true;
+  if (repairs_ == 0) return false;
+  --repairs_;
+  return true;
 }
 
 // ATP: half the window after a window with a mark, else 1,500 B more. A window ends with the result of

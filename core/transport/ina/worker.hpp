@@ -33,6 +33,8 @@ class Worker {
   std::optional<Outgoing> pull(Picoseconds now);
   bool wants() const { return !again_.empty() || may_send(); }
 
+  // Fragment n travels by tree n mod `count`. What is under way has no order from here on.
+  void set_trees(std::size_t count);
   Received on_packet(const aggregate_header& header, Bytes payload, Picoseconds now);
   void on_deadline(Picoseconds now);
   Picoseconds deadline() const { return timers_.next(); }
@@ -73,7 +75,8 @@ class Worker {
   Received on_result(const aggregate_header& header, Bytes payload, Sequence n, Picoseconds now);
   Received on_nak(const aggregate_header& header, Sequence n, Picoseconds now);
   void first_result(Sequence tensor, Picoseconds now);
-  void fill_gaps(Sequence before);
+  void fill_gaps(Sequence overtaking);
+  bool may_repair();
   void control(Sequence n, bool marked);
 
   const InaOptions options_;
@@ -84,7 +87,8 @@ class Worker {
   Sequence base_, next_, submitted_;
   Sequence tensor_;       // first fragment of the tensor that is being submitted
   Sequence answered_;     // of the youngest tensor with a result: its first fragment
-  Sequence gaps_from_;    // ATP: fragments below have been asked for
+  std::vector<Sequence> gaps_from_;  // of each tree: its fragments below have been asked for
+  std::uint32_t repairs_ = 0;  // ESA: gaps that may be sent again until another result is known to be lost
   Sequence boundary_;     // its result ends the window of congestion control
   std::uint32_t cwnd_;
   std::uint32_t step_;    // packets that a window without a mark adds

@@ -426,6 +426,15 @@ TEST(AggregateProgram, TablesThatDoNotFitAreRefused) {
             "TableBatch.groups[0]: port 1 stands twice");
   EXPECT_EQ(refused([](auto& b) { b.jobs.push_back(b.jobs[0]); }),
             "AggregateBatch.jobs: job 1 stands twice");
+  const auto shares = [&](std::uint32_t base) {
+    return refused([&](auto& b) {
+      b.jobs.push_back(job_of(kB, 2));
+      for (auto& job : b.jobs) job.scheme = AGGREGATE_SWITCHML, job.root = AGGREGATE_INNER, job.window = 4;
+      b.jobs[1].base = base;
+    });
+  };
+  EXPECT_EQ(shares(7), "AggregateBatch.jobs: two of SwitchML's have slot 7");
+  EXPECT_EQ(shares(8), "not refused");
   EXPECT_THROW(make({{"values", std::int64_t{100}}}),
                std::invalid_argument);
 }

@@ -71,17 +71,64 @@ TEST(InaSwitchMlWorker, TheTimeoutDoublesAtThresholdsThatGrow) {
   EXPECT_EQ(s.sent(), (Sent{0}));
   std::vector<std::int64_t> waits;
   Picoseconds now = kT;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 12; ++i) {
     waits.push_back((s.worker.deadline() - now) / o.switchml_timeout);
     now = s.worker.deadline();
     s.worker.on_deadline(now);
     EXPECT_EQ(s.sent(now), (Sent{0}));
   }
-  EXPECT_EQ(waits, (std::vector<std::int64_t>{1, 1, 1, 1, 2, 2, 2, 4}));
-  EXPECT_EQ(s.worker.timeouts(), 8u);
+  // After 4 timeouts, and after 7 more.
+  EXPECT_EQ(waits, (std::vector<std::int64_t>{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4}));
+  EXPECT_EQ(s.worker.timeouts(), 12u);
   EXPECT_TRUE(s.result(0));
   EXPECT_EQ(s.worker.deadline(), kNever);
   EXPECT_EQ(s.worker.timeouts(), 0u);
+}
+
+TEST(InaSwitchMlWorker, EachThreadCountsTheTimeoutsOfItsOwnSlots) {
+  InaOptions o = small(AGGREGATE_SWITCHML);
+  o.switchml_threshold = 1;
+  o.switchml_threads = 2;
+  Script s(o);
+  s.submit(4);
+  s.sent();
+  s.result(1), s.result(2), s.result(3);
+  Picoseconds now{};
+  for (int i = 0; i < 2; ++i) {  // slots 0 and 2 are the first thread's
+    now = s.worker.deadline();
+    s.worker.on_deadline(now);
+    EXPECT_EQ(s.sent(now), (Sent{0}));
+  }
+  EXPECT_EQ(s.worker.timeout(), o.switchml_timeout * 2);
+  s.submit(4);
+  EXPECT_EQ(s.sent(now), (Sent{5, 6, 7}));
+  EXPECT_EQ(s.worker.deadline() - now, o.switchml_timeout);  // of 5 and 7
+  s.result(0), s.result(5), s.result(7);
+  EXPECT_EQ(s.worker.deadline() - now, o.switchml_timeout * 2);  // of 6
+}
+
+TEST(InaSwitchMlWorker, ATensorBeginsWithTheFirstTimeoutWhereClientsDo) {
+  for (const bool slices : {false, true}) {
+    InaOptions o = small(AGGREGATE_SWITCHML);
+    o.switchml_threshold = 1;
+    o.switchml_slices = slices;
+    Script s(o);
+    s.submit();
+    s.sent();
+    Picoseconds now{};
+    for (int i = 0; i < 2; ++i) {
+      now = s.worker.deadline();
+      s.worker.on_deadline(now);
+      s.sent(now);
+    }
+    EXPECT_TRUE(s.result(0));
+    Contribution next;
+    next.values = s.values;
+    next.first_of_tensor = true;
+    s.worker.submit(next);
+    s.sent(now);
+    EXPECT_EQ(s.worker.deadline() - now, o.switchml_timeout * (slices ? 1 : 2));
+  }
 }
 
 TEST(InaSwitchMlWorker, TheTimeoutHasAnEnd) {
@@ -90,7 +137,7 @@ TEST(InaSwitchMlWorker, TheTimeoutHasAnEnd) {
   Script s(o);
   s.submit();
   s.sent();
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 400; ++i) {
     const Picoseconds now = s.worker.deadline();
     s.worker.on_deadline(now);
     s.sent(now);

@@ -192,21 +192,69 @@ TEST(InaWorker, WhereTheRootSendsResultsANakIsAnsweredForTwoWindows) {  // W6
   EXPECT_EQ(s.worker.deadline(), kNever);
 }
 
-TEST(InaWorker, AtpSendsAGapOnce) {
-  for (const aggregate_scheme scheme : {AGGREGATE_ATP, AGGREGATE_ESA}) {
-    Script s(small(scheme, 8));
+TEST(InaWorker, AGapIsSentOnce) {
+  for (const bool repair : {true, false}) {
+    InaOptions o = small(AGGREGATE_ATP, 8);
+    o.gap_repair = repair;
+    Script s(o);
     s.fill();
     s.sent(kT);
     s.result(2, kT);
-    const bool atp = scheme == AGGREGATE_ATP;
-    EXPECT_EQ(s.sent(kT).size(), atp ? 2u : 0u);
+    EXPECT_EQ(s.sent(kT).size(), repair ? 2u : 0u);
     s.result(4, kT);
-    EXPECT_EQ(s.sent(kT), (atp ? std::vector<std::pair<int, Sequence>>{{AGGREGATE_RESEND, 3}}
-                               : std::vector<std::pair<int, Sequence>>{}));
+    EXPECT_EQ(s.sent(kT), (repair ? std::vector<std::pair<int, Sequence>>{{AGGREGATE_RESEND, 3}}
+                                  : std::vector<std::pair<int, Sequence>>{}));
     s.result(3, kT);
     EXPECT_FALSE(s.worker.wants());
-    EXPECT_EQ(s.count("gap_resend"), atp ? 3u : 0u);
+    EXPECT_EQ(s.count("gap_resend"), repair ? 3u : 0u);
   }
+}
+
+// A gap may be a sum that was put out of its slot. For each result that the server had already when it was
+// asked, ESA's worker repairs 8 gaps for each worker of the job.
+TEST(InaWorker, EsaRepairsGapsWhileResultsAreKnownToBeLost) {
+  for (const aggregate_scheme scheme : {AGGREGATE_ATP, AGGREGATE_ESA}) {
+    Script s(small(scheme, 200));
+    s.fill();
+    s.sent(kT);
+    s.result(199, kT);
+    const bool atp = scheme == AGGREGATE_ATP;
+    EXPECT_EQ(s.count("gap_resend"), atp ? 199u : 0u);
+    s.sent(kT);
+    s.worker.on_deadline(s.worker.deadline());
+    s.sent(kT);
+    s.result(31, kT, AGGREGATE_UNICAST);
+    for (Sequence n = 0; n < 199; ++n) {
+      if (n != 31) s.result(n, kT);
+    }
+    const std::uint64_t before = s.count("gap_resend");
+    s.fill();
+    s.sent(kT);
+    s.result(300, kT);
+    EXPECT_EQ(s.count("gap_resend") - before, atp ? 100u : 24u);
+  }
+}
+
+// Fragments travel by the trees in turn: a result by one tree says nothing of what another carries.
+TEST(InaWorker, AGapIsOfOneTree) {
+  using Sent = std::vector<std::pair<int, Sequence>>;
+  InaOptions o = small(AGGREGATE_ATP, 12);
+  Script s(o);
+  s.worker.set_trees(3);
+  s.fill();
+  s.sent(kT);
+  for (const Sequence n : {0, 3, 6}) s.result(n, kT);
+  EXPECT_EQ(s.sent(kT), (Sent{}));
+  s.result(8, kT);
+  EXPECT_EQ(s.sent(kT), (Sent{{AGGREGATE_RESEND, 2}, {AGGREGATE_RESEND, 5}}));
+  s.result(4, kT);
+  EXPECT_EQ(s.sent(kT), (Sent{{AGGREGATE_RESEND, 1}}));
+  s.result(11, kT);
+  EXPECT_EQ(s.sent(kT), (Sent{}));
+  EXPECT_EQ(s.count("gap_resend"), 3u);
+  s.worker.set_trees(1);  // what is under way came by other trees
+  s.result(9, kT);
+  EXPECT_EQ(s.sent(kT), (Sent{}));
 }
 
 TEST(InaWorker, ARetransmissionIsNeverAYoungerFragments) {

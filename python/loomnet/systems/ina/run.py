@@ -40,14 +40,12 @@ from loomnet.systems.transport import Notes, Transport
 
 @dataclass(frozen=True)
 class SumJob:
-    """A job of a run, as switches and hosts know it. `group` is its number on the wire. `bases`:
-    under SwitchML its first slot at each switch."""
+    """A job of a run, as switches and hosts know it. `group` is its number on the wire."""
 
     group: int
     workers: tuple[int, ...]  # hosts by worker number
     server: int  # host
     window: int  # fragments
-    base: int
     trees: tuple[SumTree, ...]
 
     def member(self, worker: int | None) -> tuple[int, int, int | None, int, list[list[int]]]:
@@ -120,10 +118,12 @@ class Sums(RunPart):
         # A partial sum leaves its slot in the packet that takes the slot, which must have room for
         # bytes: where one job's sums have bytes, all jobs' have.
         self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
+        # Under SwitchML: of each switch, by job, the first of the slots that are the job's alone.
+        self._bases: dict[int, dict[int, int]] = {}
         self.jobs: dict[int, SumJob] = {}
         self._trees_begun: Notes = {}  # for the report, of the trees when the run begins
-        for place, each in enumerate(asked):
-            self.jobs[each.number] = job = self._job(each, window, place, len(asked))
+        for each in asked:
+            self.jobs[each.number] = job = self._job(each, window, len(asked))
             key = "trees of sums" if each.name is None else f"trees of sums, {each.name}"
             self._trees_begun[key] = job.described(
                 plan.topology.names,
@@ -155,7 +155,7 @@ class Sums(RunPart):
         their trees have their roots."""
         return self.pool is not None and self.pool.policy != "switchml"
 
-    def _job(self, asked: JobRequest, window: int, place: int, jobs: int) -> SumJob:
+    def _job(self, asked: JobRequest, window: int, jobs: int) -> SumJob:
         kind = type(asked.job).__name__
         if self.pool is None:
             raise UsageError(f'{kind}: allreduce="ina" needs switches that sum; say which: '
@@ -180,11 +180,13 @@ class Sums(RunPart):
                 f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
                 '"aggregate"; say fabric.program("p0.*", "aggregate"), with pool=0 for those that '
                 "are to pass sums on alone")
-        base = 0
         if self.pool.policy == "switchml":
             window = self._share(kind, trees, window, jobs)
-            base = 2 * window * place
-        return SumJob(asked.number + 1, asked.placement, server, window, base, trees)
+        job = SumJob(asked.number + 1, asked.placement, server, window, trees)
+        self.jobs[asked.number] = job
+        # As many jobs as there are fit into each switch, of which none takes more than its part.
+        assert all(self._has_share(asked.number, tree) for tree in trees)
+        return job
 
     def _share(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
         """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
@@ -211,18 +213,37 @@ class Sums(RunPart):
         moved = []
         for number, job in self.jobs.items():
             trees = tuple(tree for tree in self._trees(number, job.workers, job.server, routes)
-                          if self._has_share(job, tree))
+                          if self._has_share(number, tree))
             if trees != job.trees:
                 self.jobs[number] = replace(job, trees=trees)
                 moved.append(number)
         return moved
 
-    def _has_share(self, job: SumJob, tree: SumTree) -> bool:
-        """Whether a tree's switches have the slots that SwitchML gave the job in its first trees:
-        in fewer, two fragments of a window would meet."""
+    def _has_share(self, number: int, tree: SumTree) -> bool:
+        """Whether a tree's switches have slots for a job of SwitchML's that are no other job's: in
+        fewer than two windows, two fragments would meet. The slots are the job's until it ends."""
         assert self.pool is not None
-        return self.pool.policy != "switchml" or all(
-            self.pool.slots[node] >= job.base + 2 * job.window for node in tree.holders)
+        if self.pool.policy != "switchml":
+            return True
+        found = {node: self._free(number, node) for node in tree.places}
+        size = 2 * self.jobs[number].window
+        if any(found[node] + size > self.pool.slots[node] for node in tree.holders):
+            return False
+        for node, base in found.items():
+            self._bases.setdefault(node, {})[number] = base
+        return True
+
+    def _free(self, number: int, node: int) -> int:
+        """The first of a switch's slots that a job has or can have, were there enough."""
+        bases = self._bases.get(node, {})
+        if number in bases:
+            return bases[number]
+        at, size = 0, 2 * self.jobs[number].window
+        for other, base in sorted(bases.items(), key=lambda each: each[1]):
+            if base - at >= size:
+                break
+            at = base + 2 * self.jobs[other].window
+        return at
 
     def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
         """A switch's rows: of each job whose tree it is on."""
@@ -236,7 +257,8 @@ class Sums(RunPart):
         address = ipaddress.ip_address(self.plan.hosts[job.server].address).packed
         root = (2 if self.answers else 1) if place.root else 0
         return {"job": job.group, "scheme": SCHEMES.index(self.pool.policy), "root": root,
-                "window": job.window, "base": job.base, "up": place.up, "server": address,
+                "window": job.window, "base": self._bases.get(switch, {}).get(job.group - 1, 0),
+                "up": place.up, "server": address,
                 "children": list(place.children), "hops": list(place.hops)}
 
     # --- what a run asks of its parts -------------------------------------------------------------
@@ -291,6 +313,8 @@ class Sums(RunPart):
                 engine.network.set_trees(node, qp, job.hops)
 
     def forget(self, engine: PartEngine, asked: JobRequest) -> Collection[int]:
+        for bases in self._bases.values():
+            bases.pop(asked.number, None)
         job = self.jobs.pop(asked.number, None)
         return () if job is None else {node for tree in job.trees for node in tree.places}
 
