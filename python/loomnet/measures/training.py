@@ -266,33 +266,24 @@ def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> 
 
 def overlap(intervals: Sequence[Interval] | Any, span: Phase | Iteration) -> int:
     """Picoseconds of sorted disjoint intervals inside a span."""
-    if len(intervals) == 0:
-        return 0
-    import numpy as np
-
-    found = np.asarray(intervals, dtype=np.int64)
-    first = int(np.searchsorted(found[:, 1], span.start_ps, side="right"))
-    last = int(np.searchsorted(found[:, 0], span.end_ps, side="left"))
-    if last <= first:
-        return 0
-    begins, ends = found[first:last].T
     # A sum of lengths fits 64 bits: they are disjoint, and times do.
-    return int((np.minimum(ends, span.end_ps) - np.maximum(begins, span.start_ps)).sum())
+    return int(_lengths_inside(intervals, span).sum())
 
 
 def longest_inside(intervals: Sequence[Interval] | Any, span: Phase) -> int:
-    """Picoseconds of the longest of these, each cut off where it leaves the span: of none, 0."""
-    if len(intervals) == 0:
-        return 0
+    """Picoseconds of the longest of sorted disjoint intervals, each cut off where it leaves the
+    span: of none, 0."""
+    return int(_lengths_inside(intervals, span).max(initial=0))
+
+
+def _lengths_inside(intervals: Sequence[Interval] | Any, span: Phase | Iteration) -> Any:
     import numpy as np  # there are as many as packets where the fabric is slow
 
-    found = np.asarray(intervals, dtype=np.int64)
+    found = np.asarray(intervals, dtype=np.int64).reshape(-1, 2)
     first = int(np.searchsorted(found[:, 1], span.start_ps, side="right"))
     last = int(np.searchsorted(found[:, 0], span.end_ps, side="left"))
-    if last <= first:
-        return 0
-    begins, ends = found[first:last].T
-    return int((np.minimum(ends, span.end_ps) - np.maximum(begins, span.start_ps)).max())
+    begins, ends = found[first:max(first, last)].T
+    return np.minimum(ends, span.end_ps) - np.maximum(begins, span.start_ps)
 
 
 def _done_inside(series: HostSeries, phase: Phase) -> float:
