@@ -79,7 +79,7 @@ class AggregateDifferentialTest : public ::testing::Test {
       if (generation == 2 && n == 2) continue;  // this job has ended
       AggregateBatch::Job job = job_of(n, n + 1u, c.scheme, n == 1 ? 2 : 4);
       job.root = !c.root ? AGGREGATE_INNER : c.answers ? AGGREGATE_ANSWERS : AGGREGATE_ROOT;
-      job.base = n == 1 ? 0 : 4 * (n - 1u);
+      job.base = n == 1 ? 0 : 8 * n - 12u;  // behind the slots of the jobs before
       job.hops = {{2, 5}, {3, 6}};
       if (n == 3) job.up = 7;
       jobs.push_back(job);
