@@ -171,3 +171,26 @@ def test_senders_of_jobs_over_two_transports_are_observed(tmp_path):
     wheres = {where.split("->")[0] for name in r.job("a").data.observed.names
               for where in r.job("a").series(name).column("where")}
     assert wheres == {"h0", "h1", "h2", "h3"}
+
+
+def test_a_flows_series_is_its_own_and_ends_with_it(tmp_path):
+    """Flows that come and go, of a size each: rows of the probe change places as they leave it."""
+    flows = ln.Flows(sizes=[ln.Size.of(20_000 + 1_000 * number) for number in range(40)], count=40,
+                     transport="roce", pairs=((0, 2), (1, 3)),
+                     starts=[f"{15 * number} us" for number in range(40)])
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
+                              delay="5 us")
+    r = ln.run(fabric, flows, directory=tmp_path, sample="20 us", observe=["acked"])
+    series = {}
+    for row in r.series("acked"):
+        number = int(row["where"].split()[-1])  # of the queue pair: flows have them in their order
+        series.setdefault(number, []).append((row["time"], row["value"]))
+    assert len(series) == 40 and len({flow.bytes for flow in r.flow_records}) > 10
+    payload = r.plan.payload_bytes
+    for flow, (_, values) in zip(r.flow_records, sorted(series.items()), strict=True):
+        if flow.end_ps > r.data.end_ps - 20e6:  # no look came behind its end
+            continue
+        last, acked = values[-1]
+        assert acked == -(-flow.bytes // payload) * payload
+        assert flow.end_ps <= last * 1e12 <= flow.end_ps + 20.001e6
+        assert values[0][0] * 1e12 >= flow.start_ps - 1

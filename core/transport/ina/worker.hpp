@@ -33,7 +33,8 @@ class Worker {
   std::optional<Outgoing> pull(Picoseconds now);
   bool wants() const { return !again_.empty() || may_send(); }
 
-  // Fragment n travels by tree n mod `count`. What is under way has no order from here on.
+  // Fragment n travels by tree n mod `count` from here on. Fragments under way went by the earlier trees, so no
+  // gap among them counts.
   void set_trees(std::size_t count);
   Received on_packet(const aggregate_header& header, Bytes payload, Picoseconds now);
   void on_deadline(Picoseconds now);

@@ -85,7 +85,7 @@ class Spec(BaseModel, metaclass=_SpecType):
             cls.__signature__ = signature
 
     @classmethod
-    def names_known(cls) -> list[str]:
+    def _names_known(cls) -> list[str]:
         """Names that it may be given, for what an error proposes."""
         return list(cls.model_fields)
 
@@ -104,4 +104,4 @@ class Spec(BaseModel, metaclass=_SpecType):
         try:
             BaseModel.__init__(self, **values)
         except ValidationError as error:
-            raise UsageError(one_line(owner, error, self.names_known())) from None
+            raise UsageError(one_line(owner, error, self._names_known())) from None

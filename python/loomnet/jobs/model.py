@@ -172,8 +172,8 @@ class Job(Spec):
                 raise UsageError(f"{type(self).__name__}: {error}") from None
 
     @classmethod
-    def names_known(cls) -> list[str]:
-        return [*super().names_known(), *job_options()]
+    def _names_known(cls) -> list[str]:
+        return [*super()._names_known(), *job_options()]
 
     def option(self, name: str) -> Any:
         """The value of a system's option."""

@@ -130,7 +130,7 @@ class Engine:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
-        self._noted: list[QueuePair] | None = None  # where somebody asks
+        self._noted: list[QueuePair] | None = None  # None: note_queue_pairs() was not called
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
         """Links of a regular fabric, a tier of a plane at a time."""

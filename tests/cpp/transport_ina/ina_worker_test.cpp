@@ -252,7 +252,7 @@ TEST(InaWorker, AGapIsOfOneTree) {
   s.result(11, kT);
   EXPECT_EQ(s.sent(kT), (Sent{}));
   EXPECT_EQ(s.count("gap_resend"), 3u);
-  s.worker.set_trees(1);  // what is under way came by other trees
+  s.worker.set_trees(1);  // fragments under way went by the three trees
   s.result(9, kT);
   EXPECT_EQ(s.sent(kT), (Sent{}));
 }
