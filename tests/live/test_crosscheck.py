@@ -13,15 +13,18 @@ from loomnet.live import doctor
 _REASON = doctor.why_not_live()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
+# A run that fell behind is no result. It is tried again, and then as its own line advises: at half
+# the speed, which a machine carries that others have half of.
+DILATIONS = (1, 1, 2)
 
 
 def crosscheck(directory, scenario, *settings, seconds):
     """The command's output, and its table as figure -> (live, virtual)."""
     words = [word for each in settings for word in ("--set", each)]
-    for _ in range(TRIES):
+    for dilation in DILATIONS:
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "crosscheck", str(SCENARIOS / scenario), *words],
+            [sys.executable, "-m", "loomnet", "crosscheck", str(SCENARIOS / scenario), *words,
+             "--set", f"dilation={dilation}"],
             cwd=directory, capture_output=True, text=True, timeout=seconds,
         )
         if done.returncode != EXIT_FIDELITY:
