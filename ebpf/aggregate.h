@@ -28,6 +28,11 @@ LN_INLINE ln_u64 aggregate_lookup_below(struct ln_tables* tables, ln_u32 job, ln
 LN_INLINE ln_u32 aggregate_lookup_worker(struct ln_tables* tables, ln_u32 job, ln_u32 worker);
 LN_INLINE ln_u32 aggregate_lookup_hop(struct ln_tables* tables, ln_u32 job, ln_u32 hop);
 
+/* Whether each job has slots of its own, in which its packets are sent again as they were (SwitchML). */
+LN_INLINE int aggregate_own_slots(const struct aggregate_config* config) {
+  return config->resends == AGGREGATE_RESENDS_AGAIN;
+}
+
 /* To the workers below that the packet names. */
 LN_INLINE struct ln_verdict aggregate_down(struct ln_host* host, const struct aggregate_header* header,
                                            const struct aggregate_job* job) {
@@ -64,7 +69,7 @@ LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config*
     return ln_forward(port & 0xffff);
   }
   if (header->type == AGGREGATE_NAK) return aggregate_down(host, header, job);
-  if (config->slots && job->scheme != AGGREGATE_SWITCHML && job->scheme == config->policy)
+  if (config->slots && !aggregate_own_slots(config) && job->scheme == config->policy)
     slot = (struct aggregate_slot*)ln_row(host->state, header->index % config->slots);
   if (header->type == AGGREGATE_RESULT) {
     if (slot) {
@@ -128,7 +133,8 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   ln_u8* at = packet->frame + AGGREGATE_AT;
   ln_u8* ip = packet->frame + FORWARD_ETHERNET;
   const int boot = header->flags & AGGREGATE_BOOT;
-  const int atp_resend = header->type == AGGREGATE_RESEND && config->policy == AGGREGATE_ATP;
+  const int flush = header->type == AGGREGATE_RESEND && config->resends == AGGREGATE_RESENDS_FLUSHING;
+  const int own_slots = aggregate_own_slots(config);
   const struct aggregate_job* victim = (const struct aggregate_job*)0;
   struct aggregate_slot* slot;
   struct aggregate_slot* other = (struct aggregate_slot*)0;
@@ -137,19 +143,19 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   if (!boot && !aggregate_long_enough(config, packet))
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
   if (((ip[1] >> 4) & 3) == 3) header->flags |= AGGREGATE_ECN; /* CE */
-  if ((header->type != AGGREGATE_DATA && header->type != AGGREGATE_AGG && !atp_resend) ||
+  if ((header->type != AGGREGATE_DATA && header->type != AGGREGATE_AGG && !flush) ||
       header->flags & (AGGREGATE_BYPASS | AGGREGATE_FLOATS) || job->scheme != config->policy || config->slots == 0) {
     ln_count(host->counters, AGGREGATE_UPWARDS); /* S1 */
     aggregate_store(at, header);
     return ln_forward(job->up);
   }
-  if (header->workers == job->workers && !atp_resend &&
-      !(job->scheme == AGGREGATE_SWITCHML && job->root)) { /* S0 */
+  if (header->workers == job->workers && !flush &&
+      !(own_slots && job->root)) { /* S0 */
     ln_count(host->counters, AGGREGATE_SOLE);
     header->type = AGGREGATE_AGG;
     return aggregate_up(host, packet, header, job);
   }
-  if (job->scheme == AGGREGATE_SWITCHML) {
+  if (own_slots) {
     const ln_u32 turn = 2 * job->window;
     if (turn == 0) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
     index = job->base + header->sequence % turn;
@@ -169,16 +175,16 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
     if (other->job == header->job + 1u) other->workers &= ~header->workers;
     LN_UNLOCK(&other->lock);
   }
-  if (job->scheme != AGGREGATE_SWITCHML) {
+  if (!own_slots) {
     /* Looked up before the lock is taken, under which nothing may be; whether it still holds is seen
      * then, and if it does not the packet collides, which is always right. */
     owner = slot->job;
     if (owner) victim = aggregate_lookup_job(host->tables, owner - 1);
   }
   LN_LOCK(&slot->lock);
-  if (job->scheme == AGGREGATE_SWITCHML) {
+  if (own_slots) {
     end = aggregate_static(config, host, packet, meta, header, job, slot);
-  } else if (atp_resend) {
+  } else if (flush) {
     end = aggregate_flush(config, host, packet, meta, header, slot);
   } else {
     end = aggregate_dynamic(config, host, packet, meta, header, job, slot, owner, victim);

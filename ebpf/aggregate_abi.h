@@ -7,6 +7,7 @@
 #ifndef LOOMNET_EBPF_AGGREGATE_ABI_H
 #define LOOMNET_EBPF_AGGREGATE_ABI_H
 
+#include "aggregate_policies.h"
 #include "forward_abi.h"
 
 /* --- the packet: Ethernet, IPv6, UDP, this header, then `values` int32 --- */
@@ -27,7 +28,7 @@ struct aggregate_header {
   ln_u8 version_scheme; /* version << 4 | enum aggregate_scheme */
   ln_u8 type;           /* enum aggregate_type */
   ln_u8 flags;          /* AGGREGATE_BYPASS ... */
-  ln_u8 priority;       /* 1 to 255; in an EVICT 0 to 255 */
+  ln_u8 priority;       /* 255 is the most urgent */
   ln_u16 job;           /* never reused within a run */
   ln_u16 index;         /* of the slot, modulo the pool's size */
   ln_u32 sequence;      /* of the fragment, over the whole life of the job */
@@ -38,12 +39,6 @@ struct aggregate_header {
   ln_u16 next_index;    /* of a RESULT: the index of fragment sequence + window; else NO_INDEX */
   ln_u16 hop;           /* switch that rewrote it last; in a REMIND the switch that it is for */
   ln_u32 time;          /* sender's clock in microseconds; a REPLY echoes the REMIND's */
-};
-
-enum aggregate_scheme {
-  AGGREGATE_SWITCHML = 0,
-  AGGREGATE_ATP = 1,
-  AGGREGATE_ESA = 2,
 };
 
 enum aggregate_type {
@@ -134,8 +129,6 @@ enum aggregate_table {
   AGGREGATE_TABLE_END,
 };
 
-enum aggregate_dealloc { AGGREGATE_ON_COMPLETION = 0, AGGREGATE_ON_ACK = 1, AGGREGATE_LAZILY = 2 };
-
 struct aggregate_config {
   struct forward_config forward;
   ln_u32 slots;     /* of the pool; 0: nothing is aggregated */
@@ -147,6 +140,9 @@ struct aggregate_config {
   ln_u8 saturate;   /* additions saturate and set OVERFLOW; else they wrap */
   ln_u8 generation_check; /* SwitchML: a packet of an older turn of its slot is dropped */
   ln_u16 hop;       /* this switch's number */
+  ln_u8 preempts;   /* this and the next: of the policy's row */
+  ln_u8 resends;    /* enum aggregate_resends */
+  ln_u8 unused[2];
 };
 
 /* --- counters; forward's come first, because the program falls through to forward --- */

@@ -74,7 +74,7 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
     aggregate_free(slot, counters, meta);
   } else if (slot->state == AGGREGATE_DONE && config->dealloc == AGGREGATE_LAZILY) {
     aggregate_free(slot, counters, meta); /* S10 */
-  } else if (config->policy == AGGREGATE_ESA && header->priority > slot->priority &&
+  } else if (config->preempts && header->priority > slot->priority &&
              slot->job == owner && !(header->flags & AGGREGATE_BOOT)) { /* S11 */
     struct aggregate_header claim = *header;
     ln_u32 flow = slot->flow, message = slot->message;
@@ -91,7 +91,7 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
   } else { /* S12 */
     ln_count(counters, AGGREGATE_COLLIDE);
     slot->attempts += 1;
-    if (config->policy == AGGREGATE_ESA && config->downgrade && config->downgrade_every &&
+    if (config->preempts && config->downgrade && config->downgrade_every &&
         slot->attempts % config->downgrade_every == 0)
       slot->priority >>= config->downgrade & 7;
     header->flags |= AGGREGATE_BYPASS | AGGREGATE_COLLISION;

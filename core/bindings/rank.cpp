@@ -185,7 +185,7 @@ void bind_rank(py::module_& m) {
       .def("start",
            [](RankSession& s, CommunicatorId id, const std::vector<OperationTuple>& operations,
               std::int64_t timeout_ns, bool asked, std::optional<std::uint16_t> layer,
-              std::uint8_t priority, float loss_tolerance, std::uint32_t tag) {
+              std::optional<std::uint8_t> priority, float loss_tolerance, std::uint32_t tag) {
              std::vector<Operation> list;
              list.reserve(operations.size());
              for (const auto& t : operations) {
@@ -193,13 +193,13 @@ void bind_rank(py::module_& m) {
                list.back().attributes = {.tag = tag,
                                          .loss_tolerance = loss_tolerance,
                                          .layer = layer.value_or(kNoLayer),
-                                         .priority = priority};
+                                         .priority = priority ? std::int16_t{*priority} : kNoPriority};
              }
              const py::gil_scoped_release release;
              return s.start(id, std::move(list), timeout_ns, asked);
            },
            py::arg("id"), py::arg("operations"), py::arg("timeout_ns"),
-           py::arg("asked") = true, py::arg("layer") = py::none(), py::arg("priority") = 0,
+           py::arg("asked") = true, py::arg("layer") = py::none(), py::arg("priority") = py::none(),
            py::arg("loss_tolerance") = 0.0f, py::arg("tag") = 0,
            "operations: [(collective, data type, reduction, count, inputs, outputs, input counts, "
            "output counts, root, peer, tag, factor)]. Memory must live until the work is done. "

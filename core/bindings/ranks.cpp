@@ -1,4 +1,6 @@
 // The engine's side of rank processes for Python: bridges, and ranks on the virtual clock.
+#include <pybind11/functional.h>
+
 #include "bindings/bindings.hpp"
 #include "bindings/transports.hpp"
 #include "collective/staging.hpp"
@@ -24,7 +26,7 @@ void bind_rank_bridge(py::module_& m) {
                       std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
                       std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
                       std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats,
-                      std::uint32_t queue_pairs) {
+                      std::uint32_t sum_servers, std::uint32_t queue_pairs) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
@@ -38,6 +40,7 @@ void bind_rank_bridge(py::module_& m) {
             g.sum_window = sum_window;
             g.sum_scale = sum_scale;
             g.sum_floats = sum_floats;
+            g.sum_servers = sum_servers;
             g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
             return new RankBridge(n, host, g, JobId{job});
           }),
@@ -45,7 +48,7 @@ void bind_rank_bridge(py::module_& m) {
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
           py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
           py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0,
-          py::arg("sum_floats") = 0, py::arg("queue_pairs") = 1,
+          py::arg("sum_floats") = 0, py::arg("sum_servers") = 1, py::arg("queue_pairs") = 1,
           "queue_pairs: towards each other rank of the job.")
       .def(
           "fds",
@@ -56,7 +59,18 @@ void bind_rank_bridge(py::module_& m) {
       .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1, py::arg("number") = 0,
            "Requests to `peer` go by this queue pair, the one of this number; `key` is the peer's RankBridge.key.")
       .def("bind_sum", &RankBridge::bind_sum, py::arg("qp"),
-           "Parts of sums go by this queue pair, for a rank with `sum_slots`.")
+           "Parts of sums go by this queue pair, in turn with those of earlier calls, for a rank with `sum_slots`.")
+      .def(
+          "weigh_sums",
+          [](RankBridge& b, std::uint32_t steps, std::uint64_t link_bps, const std::string& priority, AskPriority ask) {
+            b.weigh_sums({.steps = steps,
+                          .link = BitsPerSecond{link_bps},
+                          .mode = priority_mode_named(priority),
+                          .ask = std::move(ask)});
+          },
+          py::kw_only(), py::arg("steps"), py::arg("link_bps"), py::arg("priority"), py::arg("ask") = py::none(),
+          "Sums whose priority the script does not state get one, from the rank's second training step on. `ask` is "
+          "called with the BucketFacts of each sum, in place of `priority`; it must not raise.")
       .def_property_readonly(
           "client", [](const RankBridge& b) { return static_cast<std::uint32_t>(b.client()); },
           "The rank's number among the clients of its host's NIC.")

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bindings/bindings.hpp"
+#include "ebpf/aggregate_policies.h"
 #include "switch/forward/forward_batch.hpp"
 
 namespace py = pybind11;
@@ -237,6 +238,20 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
   m.def("switch_programs", programs_dict,
         "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "
         "what a run sets}}} of every switch program.");
+  m.def(
+      "aggregate_policies",
+      [] {
+        py::list rows;
+        for (const aggregate_policy& each : aggregate_policies) {
+          rows.append(py::dict(py::arg("name") = each.name, py::arg("preempts") = each.preempts,
+                               py::arg("dealloc") = static_cast<int>(each.dealloc), py::arg("reminds") = each.reminds,
+                               py::arg("repairs") = static_cast<int>(each.repairs),
+                               py::arg("resends") = static_cast<int>(each.resends),
+                               py::arg("answering") = static_cast<int>(each.answering)));
+        }
+        return rows;
+      },
+      "The rows of ebpf/aggregate_policies.h, by their numbers on the wire.");
   m.def(
       "check_switch_program",
       [](const std::string& name, std::size_t ports, const py::dict& options) {

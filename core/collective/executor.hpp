@@ -87,7 +87,7 @@ class CollectiveExecutor {
   // `missing` are bytes of the write that have not reached the peer.
   void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
                      const Missing& missing = {});
-  // A request of Verbs::post_sum has completed; in the order of posting.
+  // A request of Verbs::post_sum has completed.
   void on_sum(std::uint64_t id, WriteStatus status);
   // The peer is gone for a reason only the caller knows.
   void on_peer_failure(JobRank peer, const std::string& reason);

@@ -32,6 +32,7 @@ StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
           "sum_values must be 64, 128 or 256", config.sum_values);
   require(config.sum_window >= 1 && config.sum_window <= 32768, "sum_window must be 1..32768",
           config.sum_window);
+  require(config.sum_servers >= 1 && config.sum_servers <= 64, "sum_servers must be 1..64", config.sum_servers);
   sum_stride_ = round_up(sum_framing(sum_chunk()) + std::uint64_t{4} * config.sum_values * sum_chunk());
 }
 

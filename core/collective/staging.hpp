@@ -19,7 +19,8 @@ struct StagingConfig {
   // Of sums in the network; no slots: there are none.
   std::uint32_t sum_slots = 0;   // requests under way at once, 1..64
   std::uint32_t sum_values = 0;  // int32 of a fragment: 64, 128 or 256
-  std::uint32_t sum_window = 0;  // fragments that the transport has under way at once, 1..32768
+  std::uint32_t sum_window = 0;  // fragments that a queue pair has under way at once, 1..32768
+  std::uint32_t sum_servers = 1;  // queue pairs that requests are dealt to, 1..64
   // Floats are multiplied by this number and rounded. 0: by a power of 2 that each block's largest value
   // gives (block exponents).
   std::uint32_t sum_scale = 0;
@@ -63,8 +64,11 @@ class StagingLayout {
   std::uint64_t sums_at() const { return 2 * receive_bytes(); }
   std::uint64_t sums_bytes() const { return 2 * sum_stride_ * config_.sum_slots; }
   // Fragments of the longest request: some requests fill a window, so that a window's end does not wait for
-  // its begin.
-  std::uint32_t sum_chunk() const { return config_.sum_window < 4 ? 1 : config_.sum_window / 4; }
+  // its begin; fewer of each of many servers, so that two windows of all fit into the slots.
+  std::uint32_t sum_chunk() const {
+    const std::uint32_t in_window = config_.sum_servers < 8 ? 4 : config_.sum_servers < 16 ? 2 : 1;
+    return config_.sum_window < in_window ? 1 : config_.sum_window / in_window;
+  }
   std::uint64_t sum_request(std::uint32_t slot) const { return sums_at() + 2 * sum_stride_ * slot; }
   std::uint64_t sum_result(std::uint32_t slot) const { return sum_request(slot) + sum_stride_; }
   // Bytes of framing before the values of so many fragments: whole int32, so that the values are aligned.

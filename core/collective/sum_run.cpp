@@ -69,7 +69,8 @@ void SumRun::start(OperationId id, Operation operation, std::uint32_t sequence) 
   active.sequence = sequence;
   active.blocks = (active.operation.count + values_ - 1) / values_;
   if (is_float(active.operation.type) && fixed_ == 0) {
-    const std::uint64_t window = place_.layout.config().sum_window;
+    const StagingConfig& config = place_.layout.config();
+    const std::uint64_t window = std::uint64_t{config.sum_window} * config.sum_servers;
     active.ahead = std::min(active.blocks, (2 * window + 2 * chunk_ - 1) / chunk_ * chunk_);
   }
   proceed();
@@ -229,7 +230,9 @@ void SumRun::post(const Active& active, Part part, std::uint32_t fragments, std:
 
 void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
   if (communicator_.failed()) return;
-  if (posted_.empty() || posted_.front().id != id) {
+  const auto ended = std::find_if(posted_.begin(), posted_.end(),
+                                  [id](const Posted& each) { return each.id == id && !each.ended; });
+  if (ended == posted_.end()) {
     ++place_.counters.stray;
     return;
   }
@@ -238,9 +241,19 @@ void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
                         "a sum in the network failed: " + std::string(to_string(status)));
     return;
   }
-  const Posted posted = posted_.front();
-  posted_.pop_front();
-  // Requests complete in order, so this one is of the oldest operation.
+  // One queue pair's requests complete in order; of several, one may be ahead of another.
+  ended->ended = true;
+  while (!posted_.empty() && posted_.front().ended) {
+    const Posted posted = posted_.front();
+    posted_.pop_front();
+    received(posted);
+    if (communicator_.failed()) return;
+  }
+  proceed();
+}
+
+// Requests are taken in the order of posting, so this one is of the oldest operation.
+void SumRun::received(const Posted& posted) {
   Active& active = operations_.front();
   if (has_bytes()) {
     take(active, posted, place_.staging + place_.layout.sum_result(posted.slot));
@@ -250,7 +263,6 @@ void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
     if (active.ahead != 0) active.known = std::min(active.blocks, active.known + posted.fragments);
   }
   if (active.held == active.blocks && active.floats_held == active.beyond.size()) end();
-  proceed();
 }
 
 void SumRun::take(Active& active, const Posted& posted, const std::uint8_t* result) {

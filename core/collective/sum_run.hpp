@@ -85,6 +85,7 @@ class SumRun {
     Part part = Part::head;
     std::uint32_t fragments = 0;
     std::uint32_t framing = 0;
+    bool ended = false;  // its results are there
   };
   static constexpr std::size_t kHeadWords = 4;
   using Head = std::array<std::int32_t, kHeadWords>;
@@ -97,6 +98,7 @@ class SumRun {
   void send_values(Active& active);
   void send_floats(Active& active);
   void post(const Active& active, Part part, std::uint32_t fragments, std::uint32_t framing, std::uint64_t bytes);
+  void received(const Posted& posted);
   void take(Active& active, const Posted& posted, const std::uint8_t* result);
   bool take_head(const Active& active, const std::uint8_t* result);
   void learn(Active& active, const std::uint8_t* framing, std::uint32_t fragments);

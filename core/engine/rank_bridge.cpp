@@ -75,7 +75,12 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
 }
 
 void RankBridge::post(RankWork& work, Picoseconds now) {
-  work.request.attributes.job = static_cast<std::uint32_t>(job_);
+  Attributes& attributes = work.request.attributes;
+  attributes.job = static_cast<std::uint32_t>(job_);
+  if (urgency_ && port_.sums_by(work.qp)) {
+    const std::int16_t own = urgency_->of_part(attributes.communicator, attributes.sequence, work.request.length, now);
+    if (attributes.priority == kNoPriority) attributes.priority = own;
+  }
   nic_.post(work.qp, work.request, now);
 }
 
@@ -129,8 +134,16 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   } else if (kind == rank::MarkKind::ring_step) {
     steps_.add({port_.rank(), static_cast<std::uint32_t>(mark.a), static_cast<std::uint32_t>(mark.value), at});
   } else {
+    if (urgency_ && kind == rank::MarkKind::step) urgency_->stepped(at);
     marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
   }
+}
+
+void RankBridge::weigh_sums(SumUrgencyConfig config) {
+  config.rank = port_.rank();
+  config.job = static_cast<std::uint32_t>(job_);
+  config.seed = network_.seed();
+  urgency_.emplace(std::move(config));
 }
 
 // A rank sends the parts of a report one after another; a first part begins another.

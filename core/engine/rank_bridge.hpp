@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "collective/step_log.hpp"
+#include "collective/sum_urgency.hpp"
 #include "engine/network.hpp"
 #include "rank/rank_meetings.hpp"
 #include "rank/rank_port.hpp"
@@ -50,7 +52,7 @@ class RankBridge final : public NicClient {
   // Requests to `peer` go by this queue pair to the region of this key, the peer's staging memory.
   // Throws std::invalid_argument where the queue pair is another job's or another client's.
   void bind(std::uint32_t peer, QpNumber qp, std::uint32_t key = 1, std::uint16_t channel = 0);
-  // Parts of sums go by this queue pair, and results to the rank's own staging memory. Throws as bind() does,
+  // Parts of sums go by this queue pair, in turn with those of earlier calls, and results to the rank's own staging memory. Throws as bind() does,
   // and where the geometry has no sums.
   void bind_sum(QpNumber qp);
 
@@ -66,6 +68,8 @@ class RankBridge final : public NicClient {
   // Hands on what poll() has kept; true if there was anything.
   bool submit(Picoseconds now);
   bool shares_nic(const RankBridge& other) const { return &nic_ == &other.nic_; }
+  // Sums whose priority the script does not state have it from here on.
+  void weigh_sums(SumUrgencyConfig config);
   // Shows the rank what the NIC has for it.
   void flush(Picoseconds now) { port_.flush(now); }
 
@@ -115,6 +119,7 @@ class RankBridge final : public NicClient {
 
   void on_completion(const Completion& completion, Picoseconds now) override {
     news_ = true;
+    if (urgency_ && port_.sums_by(completion.qp)) urgency_->part_ended(now);
     port_.complete(completion, now);
   }
   void on_arrival(const Arrival& arrival, Picoseconds now) override {
@@ -185,6 +190,7 @@ class RankBridge final : public NicClient {
   std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;
   StepLog steps_;
+  std::optional<SumUrgency> urgency_;
 };
 
 }  // namespace loomnet

@@ -7,6 +7,7 @@
 namespace loomnet {
 
 inline constexpr std::uint16_t kNoLayer = 0xffff;
+inline constexpr std::int16_t kNoPriority = -1;
 
 struct Attributes {
   std::uint64_t step_offset = 0;    // payload bytes of the ring step before the first byte described
@@ -20,7 +21,7 @@ struct Attributes {
   std::uint16_t layer = kNoLayer;   // of the model; kNoLayer: not stated
   std::uint16_t ring_rank = 0;      // of the sender in its ring; valid if step_bytes > 0
   std::uint16_t ring_size = 0;      // ranks of that ring; the same
-  std::uint8_t priority = 0;        // 255 is the most urgent
+  std::int16_t priority = kNoPriority;  // 0 to 255, the most urgent; kNoPriority: not stated
 
   bool operator==(const Attributes&) const = default;
 };

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 9;
+inline constexpr std::uint32_t kAbiVersion = 10;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -60,7 +60,7 @@ struct Geometry {
   std::uint32_t sum_scale = 0;
   std::uint32_t sum_floats = 0;   // 1: what sum_scale cannot hold is summed as float32
   std::uint32_t staging_key = 1;  // under which the rank's own NIC knows the staging area
-  std::uint32_t reserved = 0;
+  std::uint32_t sum_servers = 1;  // of StagingConfig
   std::uint64_t staging_bytes = 0;
 };
 static_assert(sizeof(Geometry) == 80);
@@ -84,9 +84,9 @@ struct Submission {
   std::uint16_t channel;
   std::uint16_t layer;
   std::uint16_t ring_rank, ring_size;
+  std::int16_t priority;
   std::uint8_t opcode;         // loomnet::Opcode or kSumOpcode
-  std::uint8_t priority;
-  std::uint8_t reserved[2];    // 0
+  std::uint8_t reserved;       // 0
 };
 static_assert(sizeof(Submission) == 96);
 inline constexpr std::uint64_t kNoData = ~0ull;

@@ -71,9 +71,9 @@ void RankClient::post(JobRank peer, const Write& w) {
       .layer = w.attributes.layer,
       .ring_rank = w.attributes.ring_rank,
       .ring_size = w.attributes.ring_size,
-      .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
       .priority = w.attributes.priority,
-      .reserved = {}};
+      .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
+      .reserved = 0};
   to.next_out = static_cast<std::uint16_t>((to.next_out + 1) % memory_.geometry().channels);
   submit(s);
 }
@@ -98,9 +98,9 @@ void RankClient::post_sum(const Sum& sum) {
           .layer = sum.attributes.layer,
           .ring_rank = 0,
           .ring_size = 0,
-          .opcode = kSumOpcode,
           .priority = sum.attributes.priority,
-          .reserved = {}});
+          .opcode = kSumOpcode,
+          .reserved = 0});
 }
 
 void RankClient::submit(const Submission& s) {

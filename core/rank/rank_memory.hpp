@@ -23,6 +23,7 @@ inline StagingConfig staging_of(const Geometry& g) {
           .sum_slots = g.sum_slots,
           .sum_values = g.sum_values,
           .sum_window = g.sum_window,
+          .sum_servers = g.sum_servers,
           .sum_scale = g.sum_scale,
           .sum_floats = g.sum_floats != 0};
 }

@@ -83,7 +83,8 @@ void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
 void RankPort::bind_sum(QpNumber qp, std::uint32_t key) {
   if (sums_end_ == 0) throw std::invalid_argument("bind_sum: the geometry has no sums");
   if (qp == 0) throw std::invalid_argument("bind_sum: qp");
-  sums_ = {qp, key};
+  sums_.add(qp);
+  sums_key_ = key;
   routes_[qp] = {rank(), 0};
 }
 
@@ -97,6 +98,8 @@ bool step_sound(const Submission& s) {
   if (s.ring_rank >= s.ring_size) return false;
   return s.step_offset <= s.step_bytes && s.length - s.framing <= s.step_bytes - s.step_offset;
 }
+
+bool priority_sound(const Submission& s) { return s.priority >= kNoPriority && s.priority <= 255; }
 
 // What a transport may rely on: whole int32 behind the framing, which has a byte for each fragment or none; or
 // framing alone.
@@ -114,27 +117,26 @@ Picoseconds posted_at(const Submission& s) {
 
 }  // namespace
 
-RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
-  constexpr std::uint8_t none[sizeof s.reserved] = {};
+RankFault RankPort::check_sum(const Submission& s, RankWork& out) {
   // The transport refuses floats that no server can add by throwing, and a rank must not end the run so.
   const std::uint32_t most = kSumContinues | (memory_.geometry().sum_floats ? kSumFloats : 0u);
   const bool plain = s.peer == rank() && s.channel == 0 && (s.immediate & ~most) == 0 && s.ring_step == 0 &&
                      s.step_offset == 0 && s.step_bytes == 0 && s.ring_rank == 0 &&
-                     s.ring_size == 0 && s.loss_tolerance == 0 &&
-                     std::ranges::equal(s.reserved, none);
+                     s.ring_size == 0 && s.loss_tolerance == 0 && priority_sound(s) && s.reserved == 0;
   const bool floats_of_none = s.immediate & kSumFloats && s.length == s.framing;
-  if (sums_.qp == 0 || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
+  if (sums_.empty() || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
   const std::uint8_t* local = resolve_sum(s.local_offset, s.length);
   if (!local || !resolve_sum(s.remote_offset, s.length)) return RankFault::out_of_region;
   out.peer = s.peer;
   out.channel = 0;
-  out.qp = sums_.qp;
+  bool first = !(s.immediate & kSumContinues);
+  out.qp = sums_.deal(first);
   out.request = {.id = s.id,
                  .local = local,
                  .remote_address = s.remote_offset,
-                 .remote_key = sums_.remote_key,
+                 .remote_key = sums_key_,
                  .length = s.length,
-                 .immediate = s.immediate,
+                 .immediate = (s.immediate & kSumFloats) | (first ? 0u : kSumContinues),
                  .framing = s.framing,
                  .attributes = {.communicator = s.communicator,
                                 .sequence = s.sequence,
@@ -145,14 +147,13 @@ RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
   return RankFault::none;
 }
 
-RankFault RankPort::check(const Submission& s, RankWork& out) const {
+RankFault RankPort::check(const Submission& s, RankWork& out) {
   if (s.opcode == rank::kSumOpcode) return check_sum(s, out);
   const auto& g = memory_.geometry();
-  constexpr std::uint8_t none[sizeof s.reserved] = {};
   if (s.channel >= g.channels ||
       s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
       !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f) ||  // NaN is refused too
-      s.framing > s.length || !step_sound(s) || !std::ranges::equal(s.reserved, none)) {
+      s.framing > s.length || !step_sound(s) || !priority_sound(s) || s.reserved != 0) {
     return RankFault::bad_descriptor;
   }
   if (s.peer >= g.world || s.peer == g.rank) return RankFault::unknown_peer;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collective/sum_pairs.hpp"
 #include "rank/rank_abi.hpp"
 #include "rank/rank_memory.hpp"
 #include "rank/rank_ring.hpp"
@@ -64,9 +65,11 @@ class RankPort {
   // this rank write. Throws std::invalid_argument out of range.
   void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key = 1);
 
-  // Names the queue pair that carries the rank's parts of sums, and the key under which the rank's own NIC
-  // writes results into the staging area. Throws std::invalid_argument where the geometry has no sums.
+  // Names a queue pair that carries the rank's parts of sums, in turn with those of earlier calls, and the key
+  // under which the rank's own NIC writes results into the staging area. Throws std::invalid_argument where the geometry has no sums.
   void bind_sum(QpNumber qp, std::uint32_t key);
+
+  bool sums_by(QpNumber qp) const { return sums_.has(qp); }
 
   // Copies out, checks and resolves up to out.size() requests; stops at the first bad one.
   std::size_t poll(std::span<RankWork> out);
@@ -123,8 +126,8 @@ class RankPort {
     QpNumber qp = 0;  // 0: not bound
     std::uint32_t remote_key = 0;
   };
-  RankFault check(const rank::Submission& s, RankWork& out) const;
-  RankFault check_sum(const rank::Submission& s, RankWork& out) const;
+  RankFault check(const rank::Submission& s, RankWork& out);
+  RankFault check_sum(const rank::Submission& s, RankWork& out);
   // Bytes [offset, offset + length) of the part for sums, or null.
   const std::uint8_t* resolve_sum(std::uint64_t offset, std::uint64_t length) const;
   bool alive();
@@ -139,7 +142,8 @@ class RankPort {
   rank::RingProducer<rank::ArrivalEntry> arrivals_;
   rank::RingProducer<rank::NoticeEntry> notices_;
   std::vector<Target> targets_;  // [peer * channels + channel]
-  Target sums_;
+  SumPairs sums_;
+  std::uint32_t sums_key_ = 0;
   std::uint64_t sums_begin_ = 0, sums_end_ = 0;  // of the staging area
   std::unordered_map<QpNumber, Route> routes_;
   std::uint64_t outstanding_ = 0;

@@ -25,7 +25,7 @@ void add_stated(std::vector<TraceArgument>& to, const Attributes& a) {
     to.push_back({"step_offset", static_cast<std::int64_t>(a.step_offset)});
   }
   if (a.layer != kNoLayer) to.push_back({"layer", a.layer});
-  if (a.priority > 0) to.push_back({"priority", a.priority});
+  if (a.priority != kNoPriority) to.push_back({"priority", a.priority});
   if (a.loss_tolerance > 0) {
     to.push_back({"loss_tolerance_ppm", std::llround(a.loss_tolerance * 1e6)});
   }

@@ -8,20 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "collective/priority.hpp"
+#include "collective/sum_urgency.hpp"
 #include "engine/network.hpp"
 #include "traffic/bucket_sums.hpp"
 
 namespace loomnet {
-
-// Facts of a bucket that is about to be summed, for a priority plug-in.
-struct BucketFacts {
-  JobRank rank = 0;
-  std::uint32_t iteration = 0;  // from 1
-  double progress = 0;          // share of the iteration's compute that is over
-  std::uint64_t bytes = 0;
-  Urgency urgency;
-};
 
 struct ModelTrafficConfig {
   JobId job{};
@@ -35,7 +26,7 @@ struct ModelTrafficConfig {
   double jitter = 0;          // each rank's compute of an iteration is up to this share longer or shorter
   BitsPerSecond link{1};      // rate at which a rank's host sends
   PriorityMode priority = PriorityMode::full;
-  std::function<std::uint8_t(const BucketFacts&)> ask;  // in place of `priority`, where it is given
+  AskPriority ask;  // in place of `priority`, where it is given
 };
 
 class ModelTraffic final : public EventHandler, private BucketSums::Sink {

@@ -36,7 +36,7 @@ void NicExecutor::connect(JobRank peer, QpNumber qp, std::uint32_t peer_key) {
 
 void NicExecutor::connect_sums(QpNumber qp) {
   nic_.clients().own(qp, {config_.job, client_});
-  sums_ = qp;
+  sums_.add(qp);
 }
 
 void NicExecutor::own(JobRank peer, QpNumber qp) {
@@ -90,7 +90,7 @@ void NicExecutor::start(Operation operation, Picoseconds now) {
 
 void NicExecutor::on_completion(const Completion& c, Picoseconds now) {
   now_ = now;
-  if (c.qp == sums_ && sums_ != 0) {
+  if (sums_.has(c.qp)) {
     executor_->on_sum(c.id, static_cast<WriteStatus>(c.status));
     return flush(now);
   }
@@ -138,11 +138,13 @@ void NicExecutor::post_sum(const Sum& sum) {
   request.remote_address = sum.result_offset;
   request.remote_key = key_;
   request.length = sum.length;
-  request.immediate = (sum.continues ? kSumContinues : 0u) | (sum.floats ? kSumFloats : 0u);
+  bool first = !sum.continues;
+  const QpNumber qp = sums_.deal(first);
+  request.immediate = (first ? 0u : kSumContinues) | (sum.floats ? kSumFloats : 0u);
   request.framing = sum.framing;
   request.attributes = sum.attributes;
   request.attributes.job = static_cast<std::uint32_t>(config_.job);
-  outbox_.push_back({sums_, nullptr, request});
+  outbox_.push_back({qp, nullptr, request});
 }
 
 void NicExecutor::flush(Picoseconds now) {
@@ -173,6 +175,7 @@ StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint
     config.sum_window = sums->window;
     config.sum_scale = sums->scale;
     config.sum_floats = sums->floats;
+    config.sum_servers = sums->servers;
   }
   return StagingLayout(config);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/executor.hpp"
+#include "collective/sum_pairs.hpp"
 #include "engine/network.hpp"
 #include "traffic/sparse_memory.hpp"
 #include "traffic/step_pairs.hpp"
@@ -44,7 +45,8 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   // The rank reaches `peer`, whose staging region has this key, by queue pair `qp` of its host. Throws
   // std::invalid_argument where the queue pair is another job's or another client's.
   void connect(JobRank peer, QpNumber qp, std::uint32_t peer_key);
-  // The rank's parts of sums in the network go by this queue pair of its host; the layout has an area for them.
+  // The rank's parts of sums in the network go by this queue pair of its host, in turn with those of earlier calls;
+  // the layout has an area for them.
   void connect_sums(QpNumber qp);
   // Each ring step from `from` to `to` takes the next of these queue pairs, (number at `from`, number at `to`),
   // as a new one. The two are connected already.
@@ -91,7 +93,7 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   std::unique_ptr<CollectiveExecutor> executor_;
   std::vector<Peer> peers_;
   std::vector<JobRank> by_qp_;
-  QpNumber sums_ = 0;  // 0: none
+  SumPairs sums_;
   std::vector<Outgoing> outbox_;
   Picoseconds now_{};
   bool flushing_ = false;
@@ -99,7 +101,7 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
 
 // What a rank's memory has for sums in the network: StagingConfig's sum_slots and so on.
 struct SumShape {
-  std::uint32_t slots = 7, values = 256, window = 256, scale = 0;
+  std::uint32_t slots = 7, values = 256, window = 256, scale = 0, servers = 1;
   bool floats = false;
 };
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from captured import frames
 from recorded import recorded
 from test_trace import Trace
 
@@ -232,7 +233,9 @@ def test_a_job_of_lengths_shares_slots_with_a_scripts_bytes(tmp_path: Path, lear
     assert counted(shared, "preempt") > 100 and counted(shared, "evict_workers") > 100
 
 
-def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fallback", [False, None])
+def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: bool | None) -> None:
+    """By default the server adds it as float32 (ATP)."""
     text = """
         import torch, torch.distributed as dist
         dist.init_process_group("gloo")
@@ -245,9 +248,13 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path) -> None:
         dist.destroy_process_group()
     """
     result = ln.run(fabric(saturate=True), job(tmp_path, text=text, log=None), seed=3,
-                    directory=tmp_path, ina={"quant": "fixed"})
+                    directory=tmp_path, ina={"quant": "fixed"} | (
+                        {} if fallback is None else {"overflow_fallback": fallback}))
     assert result["errors"] == 0, result.data.errors
-    assert "sum 2147.48" in next(tmp_path.rglob("0.log")).read_text()
+    right, wrong = "sum 20000.0", "sum 2147.48"
+    assert (wrong if fallback is False else right) in next(tmp_path.rglob("0.log")).read_text()
+    assert result["blocks_saturated"] == 4
+    assert result["blocks_as_floats"] == (0 if fallback is False else 4)
     report = (next(tmp_path.rglob("report.json"))).read_text()
     assert re.search(r'blocks of sums that overflowed": 4\b', report)
 
@@ -288,6 +295,86 @@ def test_what_a_fixed_scale_cannot_hold_is_summed_as_floats(tmp_path: Path, poli
     assert re.search(r'blocks of sums that overflowed": 50\b', report)
     assert re.search(r'of these, summed as float32": 49\b', report)
     assert counted(result, "complete") > 500
+
+
+PRIORITIES = """
+    import torch, torch.distributed as dist, loomnet.torch
+    dist.init_process_group("gloo")
+    for priority in (None, 0, 1, 255):
+        with loomnet.torch.attributes(priority=priority):
+            dist.all_reduce(torch.ones(1000))
+    dist.destroy_process_group()
+"""
+
+
+def priorities(folder: Path) -> list[int]:
+    """Of each first transmission of the captured worker: bytes 1 and 3 of the header."""
+    return [frame[65] for frame in frames(folder / "0.pcapng")
+            if frame[56:58] == bytes((0xbe, 0xd0)) and frame[63] == 0]
+
+
+def test_a_stated_priority_of_0_is_0_and_none_is_128(tmp_path: Path) -> None:
+    result = recorded(tmp_path, job(tmp_path, text=PRIORITIES, log=None), fab=fabric(),
+                      pcap=["h1:0"])
+    assert result["errors"] == 0, result.data.errors
+    seen = list(dict.fromkeys(priorities(tmp_path)))
+    assert seen == [128, 0, 1, 255]
+
+
+TRAINED = """
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    net = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(300, 300)
+                                                        for _ in range(12)]), bucket_cap_mb=1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(6):
+        optimizer.zero_grad()
+        net(torch.ones(2, 300)).sum().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+"""
+
+
+def weighed(tmp_path: Path, priority: str) -> list[int]:
+    tmp_path.mkdir()
+    own = {"priority": priority, "steps": 6, "ranks": 2}
+    result = recorded(tmp_path, job(tmp_path, text=TRAINED, log=None, compute="1 ms", **own),
+                      fab=fabric(), pcap=["h1:0"])
+    assert result["errors"] == 0, result.data.errors
+    return priorities(tmp_path)
+
+
+def test_real_training_has_the_priorities_of_a_formula_or_a_users_class(tmp_path: Path) -> None:
+    found = weighed(tmp_path / "esa", "esa")
+    known = [priority for priority in found if priority != 128]
+    assert found[0] == 128, "nothing is known of the first step"
+    # In each later step the front-most layer, which backward makes last, is the most urgent.
+    assert len(set(known)) > 2 and known[-1] == max(known)
+
+    heard = []
+
+    @ln.plugin.priority("sums_heard")
+    class Heard:
+        def priority(self, message: Message) -> int:
+            heard.append(message)
+            return 7
+
+    assert set(weighed(tmp_path / "class", "sums_heard")) == {128, 7}
+    assert {each.layers for each in heard} == {max(each.layer for each in heard) + 1}
+    assert all(each.remaining_s > 0 and each.communication_ratio > 0 for each in heard)
+    left = {each.iteration: each.remaining_s for each in heard}  # of one of the ranks
+    assert len(left) >= 4 and [*left.values()] == sorted(left.values(), reverse=True)
+
+
+@pytest.mark.parametrize(("own", "says"), [
+    ({"priority": "esa"}, "priority: weighs the time that is left; give steps="),
+    ({"priority": "esa", "steps": 3, "allreduce": "ring"}, "packets of a ring have none"),
+    ({"priority": "layr", "steps": 3}, 'TorchJob.priority: no priority "layr"')])
+def test_a_priority_of_training_that_cannot_be_is_one_line(tmp_path: Path, own, says) -> None:
+    with pytest.raises(ln.UsageError, match=says):
+        ln.run(fabric(), job(tmp_path, **own), directory=tmp_path / "runs")
 
 
 def test_what_a_script_cannot_have_is_one_line(tmp_path: Path) -> None:

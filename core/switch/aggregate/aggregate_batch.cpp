@@ -123,10 +123,13 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
     };
     numbers.push_back(job.job);
     if (job.job == 0xffff) refuse(job, "job", "at most 65,534");  // a slot keeps its owner plus one
-    if (job.scheme > AGGREGATE_ESA) refuse(job, "scheme", "0 to 2");
+    if (job.scheme >= AGGREGATE_SCHEMES) refuse(job, "scheme", "0 to " + std::to_string(AGGREGATE_SCHEMES - 1));
+    const aggregate_policy& policy = aggregate_policies[job.scheme];
     if (job.window == 0 || job.window > 1u << 30) refuse(job, "window", "1 to 2^30");
     check_port("up", job.up);
-    if (job.root == AGGREGATE_ANSWERS && job.scheme != AGGREGATE_ESA) refuse(job, "root", "answers under ESA alone");
+    if (job.root == AGGREGATE_ANSWERS && policy.answering != AGGREGATE_ROOT_MAY_ANSWER) {
+      refuse(job, "root", std::string("under ") + policy.name + " no root answers beside the server");
+    }
     if (job.children.empty()) refuse(job, "children", "at least one");
     std::uint64_t workers = 0;
     for (const auto& child : job.children) {
@@ -137,10 +140,10 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
     }
     for (const auto& hop : job.hops) check_port("hops", hop.port);
   }
-  // SwitchML's jobs share no slot: those of two jobs would mix in its sums.
+  // Jobs with slots of their own share none: those of two jobs would mix in their sums.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> shares;
   for (const AggregateBatch::Job& job : batch.jobs) {
-    if (job.scheme != AGGREGATE_SWITCHML) continue;
+    if (aggregate_policies[job.scheme].has_servers()) continue;
     const std::uint64_t base = job.base;
     shares.push_back({base, base + 2 * std::uint64_t{job.window}});
   }

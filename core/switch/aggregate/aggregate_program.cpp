@@ -36,7 +36,6 @@ LN_INLINE ln_u32 aggregate_lookup_hop(ln_tables* tables, ln_u32 job, ln_u32 hop)
 namespace loomnet {
 namespace {
 
-constexpr std::array<std::string_view, 3> kPolicies = {"switchml", "atp", "esa"};
 constexpr std::array<std::string_view, 3> kDealloc = {"completion", "ack", "lazy"};
 
 template <std::size_t N>
@@ -56,7 +55,8 @@ struct AggregateLogic {
 
   static std::vector<ProgramOption> options() {
     std::vector<ProgramOption> all = FallsThroughToForward::forward_options();
-    all.push_back({"policy", std::string("esa"), "whose rules", 0, 0, {"switchml", "atp", "esa"}});
+    all.push_back({"policy", std::string("esa"), "whose rules", 0, 0,
+                   aggregate_policy_names<std::string_view>()});
     all.push_back({"pool", std::int64_t{5'000'000},
                    "bytes of the pool; 0: nothing is summed", 0, 1e9, {}, "bytes"});
     all.push_back({"values", std::int64_t{256}, "int32 in a fragment: 64, 128 or 256", 64, 256});
@@ -90,11 +90,13 @@ struct AggregateLogic {
                                   std::to_string(AGGREGATE_SLOT_BYTES(config.values)) +
                                   " for these values; 0: nothing is summed");
     }
-    config.policy = place(kPolicies, text(s, "policy"));
+    const std::vector<std::string> names = aggregate_policy_names<std::string>();
+    config.policy = static_cast<ln_u8>(std::find(names.begin(), names.end(), text(s, "policy")) - names.begin());
+    const aggregate_policy& policy = aggregate_policies[config.policy];
+    config.preempts = policy.preempts;
+    config.resends = policy.resends;
     const std::string& dealloc = text(s, "dealloc");
-    constexpr std::array<aggregate_dealloc, 3> kUsual = {
-        AGGREGATE_ON_COMPLETION, AGGREGATE_ON_ACK, AGGREGATE_ON_COMPLETION};  // by policy
-    config.dealloc = dealloc.empty() ? static_cast<ln_u8>(kUsual[config.policy]) : place(kDealloc, dealloc);
+    config.dealloc = dealloc.empty() ? static_cast<ln_u8>(policy.dealloc) : place(kDealloc, dealloc);
     config.downgrade = static_cast<ln_u8>(integer(s, "downgrade"));
     config.downgrade_every = static_cast<ln_u8>(integer(s, "downgrade_every"));
     config.saturate = flag(s, "saturate");

@@ -92,7 +92,7 @@ inline Outgoing packet_of(const Contribution& own, const InaOptions& options, st
   out.header.flags = static_cast<std::uint8_t>((own.boot ? AGGREGATE_BOOT : 0u) |
                                                (own.floats ? AGGREGATE_FLOATS | AGGREGATE_BYPASS : 0u) |
                                                (own.nonfinite ? AGGREGATE_NONFINITE : 0u));
-  out.header.priority = own.priority ? own.priority : 1;  // only a switch lowers a priority to 0
+  out.header.priority = own.priority;
   out.header.values = static_cast<std::uint16_t>(own.values.size() / 4);
   out.header.source = static_cast<std::uint8_t>(worker);
   out.header.exponent = static_cast<std::uint8_t>(own.exponent);

@@ -126,7 +126,7 @@ std::optional<PlanePort> InaTransport::route(const Member& m, Outgoing& out) con
     port = m.ports[i];
   }
   // Another tree's slots would keep it from the others': it goes past all memory to the server.
-  if (port != tree && out.header.type == AGGREGATE_DATA && options_.scheme != AGGREGATE_SWITCHML) {
+  if (port != tree && out.header.type == AGGREGATE_DATA && options_.policy().has_servers()) {
     out.header.type = AGGREGATE_RESEND;
   }
   return port;
@@ -156,11 +156,14 @@ Pulled InaTransport::pull(PlanePort port, QueueClass queue, Picoseconds now) {
   if (queue != kControlClass && queue != kDataClass) return Pulled::idle();
   Ring<PacketPtr>& ring = queue == kControlClass ? control_[port] : data_[port];
   if (ring.empty()) {
-    for (std::uint32_t at = 0; at < members_.size(); ++at) {
+    // In turn, so that no member's packets keep another's from the port.
+    for (std::size_t i = 0, first = next_member_; i < members_.size() && ring.size() < kAhead; ++i) {
+      const auto at = static_cast<std::uint32_t>((first + i) % members_.size());
       Member& m = *members_[at];
       if (!m.wants()) continue;
       stage(m, now);
       deadlines_.set(at, m.each([](auto& each) { return each.deadline(); }));
+      next_member_ = at + 1;
     }
   }
   if (ring.empty()) return Pulled::idle();
@@ -226,6 +229,9 @@ void InaTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   if (m.server) {
     out.value("srtt_s", m.server->srtt().seconds());
     out.value("under_way", static_cast<double>(m.server->highest() + 1 - m.server->base()));
+    const std::uint64_t missing = m.server->missing();
+    out.value("lacks_0_31", static_cast<double>(missing & 0xffffffff));
+    out.value("lacks_32_63", static_cast<double>(missing >> 32));
   } else if (const auto* w = std::get_if<Worker>(&m.worker)) {
     out.value("cwnd", w->cwnd());
     out.value("srtt_s", w->srtt().seconds());

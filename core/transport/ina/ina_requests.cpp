@@ -54,7 +54,7 @@ void InaTransport::connect(const QpConfig& config, Picoseconds) {
   m->source_port = static_cast<std::uint16_t>((hash & 0x3fff) | 0xc000);
   if (server) {
     m->server = std::make_unique<ParameterServer>(options, job);
-  } else if (options.scheme == AGGREGATE_SWITCHML) {
+  } else if (!options.policy().has_servers()) {
     m->worker.emplace<SwitchMlWorker>(options, job, group.member);
   } else {
     m->worker.emplace<Worker>(options, job, group.member, hash_key(seed_, group.group, group.member));
@@ -99,7 +99,7 @@ void InaTransport::on_post(QpNumber qp, const WorkRequest& request, Picoseconds 
     refuse("WorkRequest.length: framing and whole int32 values");
   }
   if (request.immediate & kSumFloats &&
-      (request.length == request.framing || options_.scheme == AGGREGATE_SWITCHML ||
+      (request.length == request.framing || !options_.policy().has_servers() ||
        options_.result_path == ResultPath::root)) {
     refuse("WorkRequest.immediate: floats need values, and a server that answers the workers");
   }
@@ -141,7 +141,8 @@ void InaTransport::feed(Member& m) {
         c.boot = values == 0;
         c.floats = r.request.immediate & kSumFloats;
         c.first_of_tensor = d == 0 && !(r.request.immediate & kSumContinues);
-        c.priority = r.request.attributes.priority ? r.request.attributes.priority : kUsualPriority;
+        const std::int16_t stated = r.request.attributes.priority;
+        c.priority = stated == kNoPriority ? kUsualPriority : static_cast<std::uint8_t>(stated);
         if (r.request.framing && r.request.local) {
           c.exponent = static_cast<std::int8_t>(r.request.local[d]);
           c.nonfinite = c.exponent == kNotFinite;

@@ -21,7 +21,7 @@ const OptionTable<InaOptions>& InaOptions::table() {
   static const OptionTable<InaOptions> rows = [] {
     using O = InaOptions;
     OptionTable<O> t("InaOptions");
-    t.choice("scheme", &O::scheme, {"switchml", "atp", "esa"}, {.doc = "whose rules hosts follow"})
+    t.choice("scheme", &O::scheme, aggregate_policy_names<std::string>(), {.doc = "whose rules hosts follow"})
         .add("values", &O::values,
              {.doc = "int32 in a fragment", .least = 64, .most = 256, .range = "64, 128 or 256"})
         .add("window", &O::window,
@@ -81,17 +81,15 @@ const OptionTable<InaOptions>& InaOptions::table() {
 
 void check(const InaOptions& o) {
   InaOptions::table().check(o);
-  if (o.scheme > AGGREGATE_ESA) refuse("scheme", "switchml, atp or esa");
+  if (o.scheme >= AGGREGATE_SCHEMES) refuse("scheme", "no such policy");
   if (o.values != 64 && o.values != 128 && o.values != 256) {
     refuse("values", "64, 128 or 256, not " + std::to_string(o.values));
   }
-  if (o.servers < 1 || o.servers > 64) refuse("servers", "1 to 64, not " + std::to_string(o.servers));
-  if (o.window % o.servers) refuse("servers", "window must be a multiple of it");
   if (o.result_path == ResultPath::root && o.index_policy == IndexPolicy::rehash) {
     refuse("result_path", "switch needs index_policy static or seq: the root assigns no new index");
   }
-  if (o.result_path == ResultPath::root && o.scheme == AGGREGATE_ATP) {
-    refuse("result_path", "switch needs scheme esa: ATP's slots wait for the server's RESULT");
+  if (o.result_path == ResultPath::root && o.policy().answering == AGGREGATE_SERVER_ANSWERS) {
+    refuse("result_path", std::string("switch: under ") + o.policy().name + " slots wait for the server's RESULT");
   }
 }
 
@@ -112,8 +110,8 @@ void check(const InaJob& job, const InaOptions& options) {
 }
 
 void check(const Contribution& contribution, const InaOptions& options) {
-  if (contribution.floats && (contribution.boot || options.scheme == AGGREGATE_SWITCHML)) {
-    throw std::invalid_argument("ina::Contribution.floats: of a fragment with values, and not of SwitchML's");
+  if (contribution.floats && (contribution.boot || !options.policy().has_servers())) {
+    throw std::invalid_argument("ina::Contribution.floats: of a fragment with values, and not without a server");
   }
   const std::size_t bytes = contribution.values.size(), most = contribution.boot ? 0 : 4 * std::size_t{options.values};
   if (bytes % 4 == 0 && bytes <= most && (contribution.boot || bytes > 0)) return;

@@ -24,7 +24,6 @@ struct InaOptions {
   std::uint32_t values = 256;    // int32 of a packet: 64, 128 or 256 (ours)
   std::uint32_t window = 256;    // W, fragments; SwitchML: 256 outstanding packets per worker
   std::uint32_t pool = 4734;     // slots that indices spread over: 5 MB of 1,056 B (ATP: about 5 MB)
-  std::uint32_t servers = 1;     // of the job; fragment n belongs to server n mod servers
   IndexPolicy index_policy = IndexPolicy::rehash;  // ATP
   ResultPath result_path = ResultPath::server;     // ATP
   bool saturate = false;         // additions stop at the int32 range; must equal the switches' option
@@ -59,6 +58,7 @@ struct InaOptions {
 
   // By name, with ranges. A run on the wall clock has rto_min 10 ms (SwitchML) and remind_min 2 ms.
   static const OptionTable<InaOptions>& table();
+  const aggregate_policy& policy() const { return aggregate_policies[scheme]; }
   std::uint32_t most_cwnd() const { return cwnd_cap == 0 || cwnd_cap > window ? window : cwnd_cap; }
   std::uint32_t gap() const { return early_gap ? early_gap : window / 2 > 3 ? window / 2 : 3; }
 };

@@ -12,10 +12,9 @@ namespace {
 constexpr Sequence kFarAhead = Sequence{1} << 24;
 }  // namespace
 
-ParameterServer::ParameterServer(const InaOptions& options, const InaJob& job, unsigned number)
+ParameterServer::ParameterServer(const InaOptions& options, const InaJob& job)
     : options_((check(job, options), options)),
       job_(job),
-      number_(number),
       first_(options.first_sequence),
       window_(options.window),
       highest_(first_ - 1),
@@ -27,14 +26,9 @@ ParameterServer::ParameterServer(const InaOptions& options, const InaJob& job, u
       sums_(options.values),
       ring_(2 * std::size_t{options.window}),
       queued_(ring_.size()) {
-  if (options.scheme == AGGREGATE_SWITCHML) {
+  if (!options.policy().has_servers()) {
     throw std::invalid_argument("InaOptions.scheme: SwitchML has no parameter server");
   }
-  if (number >= options.servers) {
-    throw std::invalid_argument("InaOptions.servers: job " + std::to_string(job.job) + " has no server " +
-                                std::to_string(number));
-  }
-  while (!ours(base_)) ++base_;
 }
 
 // A packet that a switch or worker of the job could have sent for fragment n.
@@ -52,7 +46,7 @@ bool ParameterServer::believed(const aggregate_header& header, Sequence n) {
   }
   // A worker that sends n has the results up to n - W, and those were completed here.
   const Sequence end = options_.result_path == ResultPath::root ? highest_ + kFarAhead : base_ + window_;
-  if (n < first_ || n >= end || !ours(n)) return ++counters_.drop_sequence, false;
+  if (n < first_ || n >= end) return ++counters_.drop_sequence, false;
   return true;
 }
 
@@ -91,16 +85,16 @@ void ParameterServer::on_packet(const aggregate_header& header, Bytes payload, P
   store(entry, header, payload);
   if (entry.have == mask()) {  // P5
     complete(entry, header);
-    if (options_.scheme != AGGREGATE_ESA) return;
+    if (!options_.policy().reminds) return;
     // What came before and is still not complete may lie in a switch, or be lost without a trace here.
     const Sequence end = n - static_cast<Sequence>(options_.gap());
     for (Sequence z = std::max(base_, early_from_); z <= end; ++z) {
-      if (!ours(z) || at(z).done || at(z).reminders) continue;
+      if (at(z).done || at(z).reminders) continue;
       ++counters_.early;
       remind(at(z), now);
     }
     early_from_ = std::max(early_from_, end + 1);
-  } else if (header.type != AGGREGATE_REPLY && options_.scheme == AGGREGATE_ESA &&
+  } else if (header.type != AGGREGATE_REPLY && options_.policy().reminds &&
              (entry.have != before || entry.due == kNever)) {
     // P6. A part that the server has already does not restart the timer: with ResultPath::root a worker
     // may repeat its part for ever, and faster than the timer, until a NAK reaches those that hold the result.
@@ -119,7 +113,7 @@ void ParameterServer::advance(Sequence n) {
   }
   highest_ = n;
   base_ = std::max(base_, n - 2 * window_ + 1);
-  while (base_ <= highest_ && (!ours(base_) || at(base_).done)) ++base_;
+  while (base_ <= highest_ && at(base_).done) ++base_;
 }
 
 void ParameterServer::store(Entry& entry, const aggregate_header& header, Bytes payload) {  // P4
@@ -179,7 +173,7 @@ void ParameterServer::complete(Entry& entry, const aggregate_header& last) {
   completed_ = std::max(completed_, entry.number);
   entry.next_index = indices_.next(entry.number, entry.flags & AGGREGATE_COLLISION);
   if (entry.next_index != entry.index && options_.index_policy == IndexPolicy::rehash) ++counters_.rehash;
-  while (base_ <= highest_ && (!ours(base_) || at(base_).done)) ++base_;
+  while (base_ <= highest_ && at(base_).done) ++base_;
   if (last.type == AGGREGATE_RESULT) return;  // the root has sent it to the workers as well
   entry.multicast = true;
   queue(entry);

@@ -23,8 +23,7 @@ namespace loomnet::ina {
 
 class ParameterServer {
  public:
-  // `number`: of options.servers; fragment n is this server's if n mod servers is its number.
-  ParameterServer(const InaOptions& options, const InaJob& job, unsigned number = 0);
+  ParameterServer(const InaOptions& options, const InaJob& job);
 
   // Reminders go to these switches from now on. Throws std::invalid_argument.
   void set_trees(std::vector<std::vector<std::uint16_t>> trees);
@@ -40,6 +39,13 @@ class ParameterServer {
   Sequence base() const { return base_; }          // oldest that is not complete
   Sequence completed() const { return completed_; }  // highest complete one
   Picoseconds srtt() const { return srtt_; }
+  // Of the oldest fragment that is not complete, of which some part has come: workers whose parts have not.
+  std::uint64_t missing() const {
+    for (Sequence n = base_; n <= highest_; ++n) {
+      if (const Entry& entry = ring_[place(n)]; !entry.done && entry.have) return mask() & ~entry.have;
+    }
+    return 0;
+  }
   const ServerCounters& counters() const { return counters_; }
 
   // For tests and reports. Fragments the server no longer has, or has not seen: nothing.
@@ -76,7 +82,6 @@ class ParameterServer {
   }
   Entry& at(Sequence n) { return ring_[place(n)]; }
   const std::vector<std::uint16_t>& hops_of(Sequence n) const;
-  bool ours(Sequence n) const { return n % options_.servers == number_; }
   std::uint64_t mask() const { return job_.workers; }
   Picoseconds first_delay() const {
     return std::max(srtt_ * options_.remind_rtts, std::max(options_.remind_min, Picoseconds{1}));
@@ -93,7 +98,6 @@ class ParameterServer {
 
   const InaOptions options_;
   InaJob job_;
-  const unsigned number_;
   const Sequence first_;
   const std::int64_t window_;
   Sequence highest_, base_, completed_;

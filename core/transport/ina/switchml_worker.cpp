@@ -31,7 +31,7 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
       submitted_(first_),
       threads_(options.switchml_threads, {options.switchml_timeout, 0, options.switchml_threshold}),
       ring_(std::bit_ceil(2 * std::size_t{options.window})) {
-  if (options.scheme != AGGREGATE_SWITCHML) {
+  if (options.policy().has_servers()) {
     throw std::invalid_argument("InaOptions.scheme: SwitchMlWorker needs SwitchML");
   }
   if (number >= AGGREGATE_MAX_WORKERS || !(job.workers & bit(number))) {

@@ -31,7 +31,7 @@ Worker::Worker(const InaOptions& options, const InaJob& job, unsigned number, st
       // W6 keeps two windows behind next_; submit() takes one ahead of base_.
       ring_(std::bit_ceil(std::size_t{options.window} * (options.result_path == ResultPath::root ? 3 : 1))),
       jitter_(seed, std::uint64_t{job.job} << 8 | number, kJitterStream) {
-  if (options.scheme == AGGREGATE_SWITCHML) {
+  if (!options.policy().has_servers()) {
     throw std::invalid_argument("InaOptions.scheme: SwitchML has a worker of its own, SwitchMlWorker");
   }
   if (number >= AGGREGATE_MAX_WORKERS || !(job.workers & bit(number))) {
@@ -187,8 +187,8 @@ void Worker::fill_gaps(Sequence overtaking) {
 // A part that was lost on its way up is a gap to all workers alike, and proves nothing to them. So each result that
 // is known to be lost lets a worker repair some gaps (ours); the first ones wait for their timers.
 bool Worker::may_repair() {
-  if (options_.scheme == AGGREGATE_ATP) return true;
-  if (repairs_ == 0) return false;
+  const aggregate_repairs repairs = options_.policy().repairs;
+  if (repairs != AGGREGATE_REPAIRS_LOST || repairs_ == 0) return repairs == AGGREGATE_REPAIRS_ALL;
   --repairs_;
   return true;
 }

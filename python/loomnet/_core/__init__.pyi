@@ -51,6 +51,7 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
+    "aggregate_policies",
     "assign_circuits",
     "check_switch_program",
     "circuit_map",
@@ -198,7 +199,7 @@ class RankSession:
         timeout_ns: int,
         asked: bool = True,
         layer: int | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         loss_tolerance: float = 0.0,
         tag: int = 0,
     ) -> RankWork:
@@ -976,7 +977,7 @@ class CollectiveTraffic:
         renew_every: int = 0,
     ) -> None:
         """
-        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats} as RankBridge takes them: switches sum, and every rank has a queue pair for it (set_sum_pair).
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
         """
 
     def failures(self) -> list[tuple[int, int, str]]:
@@ -1041,7 +1042,7 @@ class ExecutorSums(BucketSums):
         payload: bool = False,
     ) -> None:
         """
-        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats} as RankBridge takes them: switches sum, and every rank has a queue pair for it (set_sum_pair).
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
         """
 
     def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
@@ -1375,6 +1376,7 @@ class RankBridge:
         sum_window: int = 0,
         sum_scale: int = 0,
         sum_floats: int = 0,
+        sum_servers: int = 1,
         queue_pairs: int = 1,
     ) -> None:
         """
@@ -1388,7 +1390,7 @@ class RankBridge:
 
     def bind_sum(self, qp: int) -> None:
         """
-        Parts of sums go by this queue pair, for a rank with `sum_slots`.
+        Parts of sums go by this queue pair, in turn with those of earlier calls, for a rank with `sum_slots`.
         """
 
     def fds(self) -> tuple[int, int]:
@@ -1419,6 +1421,18 @@ class RankBridge:
     def unfinished_works(self, now_ps: int) -> int:
         """
         Virtual clock: operations that a rank which has ended began and never saw the end of.
+        """
+
+    def weigh_sums(
+        self,
+        *,
+        steps: int,
+        link_bps: int,
+        priority: str,
+        ask: collections.abc.Callable[[BucketFacts], int] = None,
+    ) -> None:
+        """
+        Sums whose priority the script does not state get one, from the rank's second training step on. `ask` is called with the BucketFacts of each sum, in place of `priority`; it must not raise.
         """
 
     @property
@@ -1877,6 +1891,11 @@ class HostRoutes:
         """
         To an address by these ports of the host of that number; none: its own route goes.
         """
+
+def aggregate_policies() -> list:
+    """
+    The rows of ebpf/aggregate_policies.h, by their numbers on the wire.
+    """
 
 def assign_circuits(
     demand: collections.abc.Sequence[int],

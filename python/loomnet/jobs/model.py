@@ -259,6 +259,10 @@ class TorchJob(Job):
     script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
     `steps`: how many steps of its optimizer the script takes, for the share and the time left that
     a run shows; nothing else depends on it.
+    `priority`: how urgent sums in the network are whose script does not say, from the second step
+    on: "esa" and the other formulas of ln.ModelJob, or a class registered by @ln.plugin.priority.
+    Layers are the sums of the step before, the last one the front-most; compute is the time with
+    no sum under way. It needs `steps`, by which the time left is known.
     `allow_no_network`: a job whose ranks made no process group over the emulated network, or sent
     no byte over it, is an error, since none of its figures would be of the network; True: it ends
     as any other.
@@ -282,6 +286,7 @@ class TorchJob(Job):
     allow_no_network: StrictBool = False
     until: Time | None = given(default=None, converter=time_or_none)
     steps: Count | None = None
+    priority: StrictStr | None = None
     script_time: Literal["wall", "emulated"] = "wall"
     cuda: Literal["off", "cpu"] = "off"
     stall_wall: Time | None = given(default=Time("60 s"), converter=time_or_none)
@@ -293,7 +298,7 @@ class TorchJob(Job):
         self, script: str | Path, *, args: Iterable[str] = (),
         compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
         map_backend: bool = True, allow_no_network: bool = False,
-        until: Time | str | None = None, steps: int | None = None,
+        until: Time | str | None = None, steps: int | None = None, priority: str | None = None,
         script_time: Literal["wall", "emulated"] = "wall", cuda: Literal["off", "cpu"] = "off",
         stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
         env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],
@@ -314,6 +319,18 @@ class TorchJob(Job):
                     f"{quoted(value)} has no group (?P<step>…): the step a line speaks of"
                 )
         return value
+
+    @model_validator(mode="after")
+    def _weighable(self) -> TorchJob:
+        if self.priority is None:
+            return self
+        if self.allreduce == RING:
+            raise UsageError("priority: packets of a ring have none; give allreduce=\"ina\", whose "
+                             "switches go by it, or leave it out")
+        if self.steps is None:
+            raise UsageError("priority: weighs the time that is left; give steps=, how many the "
+                             "script takes")
+        return self
 
     @model_validator(mode="after")
     def _patchable(self) -> TorchJob:

@@ -119,6 +119,8 @@ def prepare(
         check(job, clock)
         if is_model_job(job):
             check_priority("ModelJob.priority", job.priority, clock)
+        if isinstance(job, TorchJob) and job.priority is not None:
+            check_priority("TorchJob.priority", job.priority, clock)
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
                          "gaps_ps= out, or run one job")

@@ -45,6 +45,8 @@ def progress_text(label: str, progress: Progress, *, left_s: float | None = None
         parts["paths"] = f"paths {progress.paths_good}/{progress.paths_total}"
     if progress.phase:
         parts["phase"] = f"[{progress.phase}]"
+    if progress.remark:
+        parts["remark"] = progress.remark
     if silent_s is not None and progress.waits:
         parts["end"] = f"nothing has moved for {silent_s:.0f} s: waiting for {progress.waits}"
     elif left_s is not None:

@@ -442,10 +442,18 @@ class Engine:
                 found[f"nic {host.name}"] = row
         return found
 
+    def link_bps(self, host: int) -> int:
+        """The rate at which a host's ports send together."""
+        return sum(self.plan.links[link].forward.rate_bps for link in self.plan.hosts[host].ports)
+
     def deadlock(self) -> str:
         """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""
         circle = [self.planned(half).name for half in self.network.pause_cycle()]
         return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
+
+    def remark(self, asked: JobRequest) -> str:
+        """What parts of the run say of a job's results while it plays."""
+        return "; ".join(said for part in self.parts if (said := part.remark(asked)))
 
     def stall(self, asked: JobRequest) -> str:
         """Of a job that has stalled: what parts of the run say that it waits for; or nothing."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import loomnet._core as _core
 from loomnet.plans.job_request import JobRequest
-from loomnet.plugins.failures import Pending
-from loomnet.plugins.priorities import Message, priority_made, priority_of
+from loomnet.plugins.priorities import priority_made
+from loomnet.running.asked_priority import Asker
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.rank_traffic import RankTraffic
@@ -25,13 +25,12 @@ class ModelTraffic(RankTraffic):
         made = priority_made("ModelJob.priority", job.priority)
         self._asker = None if made is None else Asker(
             job.priority, made, asked.name or job.name or "job", engine.plugins)
-        host = engine.plan.hosts[asked.placement[0]]
         self.core = _core.ModelTraffic(
             engine.network, self._sums, job=asked.number, hosts=engine.nodes(asked.placement),
             buckets=list(job.bucket_bytes), iterations=job.iterations, start_ps=start_ps,
             stop_ps=None if asked.begins_for_ps is None else start_ps + asked.begins_for_ps,
             compute_ps=job.compute_time.count, forward=job.forward, jitter=job.jitter,
-            link_bps=sum(engine.plan.links[link].forward.rate_bps for link in host.ports),
+            link_bps=engine.link_bps(asked.placement[0]),
             priority="none" if made is not None else job.priority, ask=self._asker)
         self.core.start()
 
@@ -41,28 +40,6 @@ class ModelTraffic(RankTraffic):
 
     def wrong(self) -> int | None:
         return self._sums.wrong
-
-
-class Asker:
-    """Asks a priority of a user's about each bucket. It refers to nothing of the engine, which
-    refers to it."""
-
-    def __init__(self, name: str, plugin: Any, job: str, pending: Pending) -> None:
-        self.pending = pending
-        self._name, self._plugin, self._job = name, plugin, job
-
-    def __call__(self, facts: _core.BucketFacts) -> int:
-        if self.pending.raised is not None:
-            return 1
-        message = Message(
-            job=self._job, layer=facts.layer, layers=facts.layers, iteration=facts.iteration,
-            progress=facts.progress, bytes=facts.bytes, remaining_layers=facts.layer,
-            remaining_s=facts.remaining_s, communication_ratio=facts.communication_ratio)
-        try:
-            return priority_of(self._name, self._plugin, message)
-        except BaseException as error:  # Ctrl-C in the plug-in's code too
-            self.pending.raised = error
-            return 1
 
 
 def bucket_sums(engine: Engine, asked: JobRequest, job: ModelJob, *, payload: bool

@@ -94,7 +94,8 @@ class Progress:
     `total` and `until`: the iterations and the emulated time the job ends after, which the Lab adds
     from the job. `share`: how much of the job is done, from 0 to 1, where only its bytes tell.
     `waits`: what the engine waits for outside the network, as the end of "waiting for
-    …"; it is shown once nothing has moved for some seconds.
+    …"; it is shown once nothing has moved for some seconds. `remark`: what of the job's results a
+    user should know before its end.
     """
 
     now: Time
@@ -108,11 +109,12 @@ class Progress:
     until: Time | None = None
     share: float | None = None
     waits: str | None = None
+    remark: str = ""
 
     @classmethod
     def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
            counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = (), *,
-           share: float | None = None, waits: str | None = None) -> Progress:
+           share: float | None = None, waits: str | None = None, remark: str = "") -> Progress:
         """From what an engine has: finished iterations, the engine's run counters, and what was
         read of rank 0's output, in order. A loss that is no number is unknown."""
         loss = None
@@ -126,7 +128,8 @@ class Progress:
             iteration=Time.of(last.length_ps) if last else None,
             phase=open_phases[-1] if open_phases else None,
             paths_good=counters["paths_good"] if counters["paths_total"] else None,
-            paths_total=counters["paths_total"] or None, share=share, waits=waits)
+            paths_total=counters["paths_total"] or None, share=share, waits=waits,
+            remark=remark)
 
 
 @runtime_checkable

@@ -334,7 +334,8 @@ class RunLoop:
         # one seed would differ.
         self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
                                      shown.run_counters(), lines, waits=waits,
-                                     share=shown.share()))
+                                     share=shown.share(),
+                                     remark=self.clock.engine.remark(shown.asked)))
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:

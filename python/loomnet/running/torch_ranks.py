@@ -21,6 +21,7 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.plans.job_request import JobRequest
+from loomnet.plugins.priorities import priority_made
 from loomnet.processes.rank_watch import (
     StackFile,
     ask_all,
@@ -30,6 +31,7 @@ from loomnet.processes.rank_watch import (
     stacks,
 )
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
+from loomnet.running.asked_priority import Asker
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_zero import JobZero
@@ -76,6 +78,14 @@ class RankJob:
                 self.bridges[rank].bind(peer, number, self.bridges[peer].key)
         if part is not None:
             part.bind_ranks(engine, asked, self.bridges)
+        if (name := self.job.priority) is not None:
+            made = priority_made("TorchJob.priority", name)
+            self._asker = None if made is None else Asker(
+                name, made, asked.name or "job", engine.plugins)
+            for host, bridge in zip(self.placement, self.bridges, strict=True):
+                bridge.weigh_sums(
+                    steps=self.job.steps, link_bps=engine.link_bps(host),
+                    priority=name if made is None else "none", ask=self._asker)
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]

@@ -121,7 +121,9 @@ class VirtualClock:
             bool(self.request.controllers) or self.request.timetable.counts_iterations)
 
     def check(self) -> None:
-        """Raises WallTimeError once the run has had its wall time."""
+        """Raises what a plug-in has raised in an event, or WallTimeError once the run has had its
+        wall time."""
+        self.engine.plugins.check()
         most = self.request.max_wall_s
         if most is not None and time.monotonic() - self.began > most:
             raise WallTimeError(self.request.wall_reason)

@@ -114,6 +114,10 @@ class RunPart:
         """What a stalled job, of all jobs, waits for, as the end of a sentence; or nothing."""
         return ""
 
+    def remark(self, asked: JobRequest) -> str:
+        """What the progress line says of a job's results, as soon as there is something."""
+        return ""
+
     def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
         """Routes are these from now on; the switches' tables follow."""
 

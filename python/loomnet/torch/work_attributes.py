@@ -23,7 +23,7 @@ class Stated(NamedTuple):
     """Attributes of one call, in the order in which ``RankSession.start`` takes them."""
 
     layer: int | None = None
-    priority: int = 0
+    priority: int | None = None
     loss_tolerance: float = 0.0
     tag: int = 0
 
@@ -153,7 +153,7 @@ def attributes(*, priority: int | None = None, layer: int | None = None,
     carry, such as those of a stock Gloo group, take no notice.
 
     Args:
-        priority: 0 to 255, the most urgent; 0 where nothing states it.
+        priority: 0 to 255, the most urgent; not stated by default.
         layer: of the model, 0 to 65534; not stated by default.
         loss_tolerance: share of the bytes of each write that the transport may give up, 0 to 1; by
             default 0, none. All ranks of a call should state the same. A transport that gives up

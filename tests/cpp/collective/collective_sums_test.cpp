@@ -11,6 +11,7 @@
 #include "collective/half.hpp"
 #include "collective/quantise.hpp"
 #include "collective/sum_cases.hpp"
+#include "collective/sum_pairs.hpp"
 
 namespace loomnet::testing {
 namespace {
@@ -109,6 +110,49 @@ TEST(Sums, AnyWindowAndNumberOfSlots) {
       check_floats(in, out);
       EXPECT_LE(world.sums().most_under_way(), window);
     }
+  }
+}
+
+TEST(Sums, RequestsOfSeveralServersCompleteInAnyOrder) {
+  std::size_t passed_by = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    StagingLayout layout = sums(8, 19);
+    StagingConfig config = layout.config();
+    config.sum_servers = 3;
+    World world(3, seed, StagingLayout(config));
+    world.sums().in_any_order();
+    world.create_all(1);
+    std::vector<std::vector<float>> in(3), out(3, std::vector<float>(70 * kValues + 5));
+    for (auto& each : in) {
+      for (std::size_t i = 0; i < out[0].size(); ++i) each.push_back(draw(world.random()));
+    }
+    std::vector<std::vector<std::int32_t>> whole(3, std::vector<std::int32_t>(777, 5));
+    std::vector<OperationId> ids;
+    for (JobRank r = 0; r < 3; ++r) {
+      ids.push_back(world.start(r, 1, all_reduce(DataType::float32, in[r], out[r])));
+      ids.push_back(world.start(r, 1, all_reduce(DataType::int32, whole[r], whole[r])));
+    }
+    world.run();
+    for (std::size_t i = 0; i < ids.size(); ++i) expect_ok(world, static_cast<JobRank>(i / 2), ids[i]);
+    check_floats(in, out);
+    for (const auto& each : whole) EXPECT_EQ(each, std::vector<std::int32_t>(777, 15));
+    passed_by += world.sums().passed_by();
+    world.expect_quiet();
+  }
+  EXPECT_GT(passed_by, 100u) << "no request has completed before an older one";
+}
+
+TEST(Sums, RequestsAreDealtToServersInTurn) {
+  SumPairs pairs;
+  for (const std::uint32_t qp : {5u, 6u, 7u}) pairs.add(qp);
+  EXPECT_TRUE(pairs.has(6) && !pairs.has(8));
+  // Tensors of four requests and of one: the first request that each queue pair gets of a tensor begins it there.
+  const std::vector<std::pair<std::uint32_t, bool>> want = {{5, true}, {6, true}, {7, true}, {5, false}, {6, true}};
+  std::size_t i = 0;
+  for (const bool begins : {true, false, false, false, true}) {
+    bool first = begins;
+    EXPECT_EQ(pairs.deal(first), want[i].first);
+    EXPECT_EQ(first, want[i++].second);
   }
 }
 

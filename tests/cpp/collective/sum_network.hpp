@@ -96,6 +96,10 @@ class SumNetwork {
   void corrupt(std::uint32_t bits) { corrupt_ = bits; }
   // Sums stop at the ends of an int32 and say so, instead of wrapping.
   void saturate() { saturates_ = true; }
+  // Requests complete when their own results are there, as those of several servers do.
+  void in_any_order() { any_order_ = true; }
+  // Requests that completed before an older one.
+  std::size_t passed_by() const { return passed_by_; }
   std::size_t most_under_way() const { return most_under_way_; }
   std::uint64_t fragments(JobRank rank) const { return ranks_[rank].fragments.size(); }
 
@@ -194,7 +198,12 @@ class SumNetwork {
     r.fragments[n].held = true;
     while (r.base < r.fragments.size() && r.fragments[r.base].held) ++r.base;
     ++request.held;
-    while (r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments) {
+    if (any_order_ && request.held == request.fragments) {
+      r.done.push_back(request.sum.id);
+      passed_by_ += r.completed != own.request;
+      while (r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments) ++r.completed;
+    }
+    while (!any_order_ && r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments) {
       r.done.push_back(r.requests[r.completed++].sum.id);
     }
     admit(r);
@@ -203,8 +212,8 @@ class SumNetwork {
   StagingLayout layout_;
   std::vector<Rank> ranks_;
   std::uint32_t corrupt_ = 0;
-  bool saturates_ = false;
-  std::size_t most_under_way_ = 0;
+  bool saturates_ = false, any_order_ = false;
+  std::size_t most_under_way_ = 0, passed_by_ = 0;
 };
 
 }  // namespace loomnet::testing

@@ -326,24 +326,6 @@ TEST(InaServer, WhereTheRootSendsResultsTheServerSendsItsOwn) {
   EXPECT_EQ(s.server.base(), 93);
 }
 
-TEST(InaServer, SharesAJobsFragments) {
-  InaOptions o = small();
-  o.servers = 2;
-  ParameterServer odd(o, job1(), 1);
-  const auto whole = [&](Sequence n) { odd.on_packet(header(AGGREGATE_AGG, n, 7), values_of(1), kT); };
-  EXPECT_EQ(odd.base(), 1);
-  whole(0);
-  EXPECT_EQ(counted(odd.counters())["drop_sequence"], 1u);
-  for (Sequence n = 1; n < 40; n += 2) {
-    whole(n);
-    const auto out = odd.pull(kT);
-    ASSERT_TRUE(out);
-    EXPECT_EQ(out->sequence, n);
-    EXPECT_FALSE(odd.pull(kT));  // no reminder of the other server's
-  }
-  EXPECT_THROW(ParameterServer(o, job1(), 2), std::invalid_argument);
-}
-
 TEST(InaServer, NumbersWrap) {
   InaOptions o = small();
   o.first_sequence = (std::int64_t{1} << 32) - 3;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from loomnet.base.errors import UsageError
@@ -16,15 +17,40 @@ QUANTS = ("block_exp", "fixed")
 MOST_SUM_SLOTS = 64  # core/collective: requests of sums under way at once
 SUM_STAGING = 32 << 20  # bytes of a rank's memory for them, where two windows need no more
 FIXED_SCALE = 10**6  # the factor of "fixed" (ATP)
-SCHEMES = ("switchml", "atp", "esa")  # in the order of their numbers on the wire
+_ROOT_MAY_ANSWER, _ROOT_ANSWERS = 1, 2  # enum aggregate_answering
 SLOT_HEADER = 32  # bytes of a slot beside its int32
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A row of the engine's table of policies (ebpf/aggregate_policies.h)."""
+
+    number: int  # on the wire
+    name: str
+    has_servers: bool
+    root_may_answer: bool  # as an option of the run, beside the server
+
+    @classmethod
+    @cache
+    def all(cls) -> Mapping[str, Policy]:
+        """By name, in the order of their numbers."""
+        import loomnet._core as _core
+
+        return {row["name"]: cls(number, row["name"], row["answering"] != _ROOT_ANSWERS,
+                                 row["answering"] == _ROOT_MAY_ANSWER)
+                for number, row in enumerate(_core.aggregate_policies())}
+
+    @classmethod
+    def names(cls, trait: str) -> str:
+        """Those with a trait, as a user may choose among them."""
+        return " or ".join(f'"{each.name}"' for each in cls.all().values() if getattr(each, trait))
 
 
 @dataclass(frozen=True)
 class SumPool:
     """What the switches that sum have in common, and how many slots each has, by node number."""
 
-    policy: str
+    policy: Policy
     values: int
     saturate: bool
     slots: Mapping[int, int]
@@ -47,7 +73,16 @@ class SumPool:
             slots[switch.number] = options["pool"] // (SLOT_HEADER + 4 * options["values"])
         if not slots:
             return None
-        return cls(found["policy"][1], found["values"][1], found["saturate"][1], slots)
+        return cls(Policy.all()[found["policy"][1]], found["values"][1], found["saturate"][1], slots)
+
+
+def falls_back(options: Mapping[str, Any], policy: Policy) -> bool:
+    """Whether a parameter server adds as float32 what a fixed scale cannot hold, under a run's
+    options of ina (ATP); by default where a server answers the workers."""
+    stated = options.get("overflow_fallback")
+    return stated if stated is not None else (
+        options.get("quant", QUANTS[0]) == "fixed" and policy.has_servers
+        and options.get("result_path", "ps") == "ps")
 
 
 def program_options(switch: SwitchPlan) -> dict[str, Any]:

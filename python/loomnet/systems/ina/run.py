@@ -4,13 +4,13 @@ servers are told."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.names import quoted
 from loomnet.base.units import Time
 from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
@@ -21,57 +21,24 @@ from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.systems.given import Memory, PartClock, PartEngine
-from loomnet.systems.ina.options import NAME, SERVER
+from loomnet.systems.ina.options import NAME
+from loomnet.systems.ina.own_slots import OwnSlots
 from loomnet.systems.ina.pool import (
     FIXED_SCALE,
     MOST_SUM_SLOTS,
     MOST_WINDOW,
     QUANTS,
-    SCHEMES,
     SUM_STAGING,
     WINDOW,
+    Policy,
     SumPool,
+    falls_back,
 )
+from loomnet.systems.ina.share import SumShare, servers
 from loomnet.systems.ina.trees import SumTree, sum_tree
-from loomnet.systems.ina.watch import PoolWatch, pools_step
+from loomnet.systems.ina.watch import SUMMING, PoolWatch, pools_step
 from loomnet.systems.system import RunPart
 from loomnet.systems.transport import Notes, Transport
-
-
-@dataclass(frozen=True)
-class SumJob:
-    """A job of a run, as switches and hosts know it. `group` is its number on the wire."""
-
-    group: int
-    workers: tuple[int, ...]  # hosts by worker number
-    server: int  # host
-    window: int  # fragments
-    trees: tuple[SumTree, ...]
-
-    def member(self, worker: int | None) -> tuple[int, int, int | None, int, list[list[int]]]:
-        """A worker's place in the group, or its server's, as connect_qp takes it."""
-        return self.group, len(self.workers), worker, self.window, self.hops
-
-    def described(self, names: Sequence[str], server: str | None) -> str:
-        """Its trees and, where it has one, its parameter server by name, for a report."""
-        parts = []
-        for tree in self.trees:
-            below = ", ".join(names[node] for node in sorted(tree.places) if node != tree.root)
-            parts.append(f"plane {tree.plane}: root {names[tree.root]}"
-                         + (f" with {below} below" if below else ""))
-        if server is not None:
-            parts.append(f"parameter server {server}")
-        return "; ".join(parts)
-
-    @property
-    def hops(self) -> list[list[int]]:
-        """Of each tree the switches that have slots."""
-        return [list(tree.hops) for tree in self.trees]
-
-    def paths(self, planes: int) -> list[Any]:
-        """Of each plane what connect_qp takes of its paths: a plane without a tree has none."""
-        mine = {tree.plane for tree in self.trees}
-        return [([], -1, [0] if plane in mine else [], 0, 1, None, 1.0) for plane in range(planes)]
 
 
 class Sums(RunPart):
@@ -99,8 +66,11 @@ class Sums(RunPart):
         """`watched`: the time between two looks at the switches' slots."""
         self.plan, self._asked, self._watched = plan, asked, watched
         self._servers = servers(plan.topology.fabric, asked)
-        # Of each job: its workers' queue pairs and its server's.
+        # By a share's group: its workers' queue pairs and then its server's.
         self._summing: dict[int, list[tuple[int, int]]] = {}
+        self._bridges: dict[int, list[Any]] = {}  # of a job's real ranks
+        self._engine: PartEngine | None = None
+        self._clock: PartClock | None = None
         window = options.get("window", WINDOW)
         if type(window) is not int or not 1 <= window <= MOST_WINDOW:
             raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
@@ -109,53 +79,64 @@ class Sums(RunPart):
         self.answers = options.get("result_path", "ps") == "switch"
         # Float gradients; a traffic model's bytes are summed as if they were such.
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
-        # What a fixed scale cannot hold the server adds as float32.
-        self.floats = options.get("overflow_fallback", False)
         self.pool = SumPool.of(plan)
-        if self.answers and self.pool is not None and self.pool.policy != "esa":
-            raise UsageError(f'run: ina: result_path="switch" goes with policy="esa", and the '
-                             f"switches sum with {self.pool.policy}; leave it out")
+        # What a fixed scale cannot hold the server adds as float32.
+        self.floats = self.pool is not None and falls_back(options, self.pool.policy)
+        if self.answers and self.pool is not None and not self.pool.policy.root_may_answer:
+            raise UsageError(f'run: ina: result_path="switch" goes with policy='
+                             f'{Policy.names("root_may_answer")}, and the switches sum with '
+                             f"{self.pool.policy.name}; leave it out")
         # A partial sum leaves its slot in the packet that takes the slot, which must have room for
         # bytes: where one job's sums have bytes, all jobs' have.
         self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
-        # Under SwitchML: of each switch, by job, the first of the slots that are the job's alone.
-        self._bases: dict[int, dict[int, int]] = {}
-        self.jobs: dict[int, SumJob] = {}
+        self._own_slots = OwnSlots({} if self.pool is None else self.pool.slots)
+        # Of each job, by its number, one for each of its servers.
+        self.jobs: dict[int, tuple[SumShare, ...]] = {}
+        self._next_group = max(each.number for each in asked) + 2
         self._trees_begun: Notes = {}  # for the report, of the trees when the run begins
         for each in asked:
-            self.jobs[each.number] = job = self._job(each, window, len(asked))
+            self.jobs[each.number] = shares = self._job(each, window, len(asked))
             key = "trees of sums" if each.name is None else f"trees of sums, {each.name}"
-            self._trees_begun[key] = job.described(
-                plan.topology.names,
-                plan.hosts[job.server].name if self.finished_by_servers else None)
+            for share in shares:
+                server = plan.hosts[share.server].name if self.finished_by_servers else None
+                self._trees_begun[key + f", {server}" * (len(shares) > 1)] = share.described(
+                    plan.topology.names, server)
 
     def staging(self, number: int) -> dict[str, int]:
         """What the memory of a job's ranks has for sums, as RankBridge takes it."""
         assert self.pool is not None
-        window = self.jobs[number].window
-        request = max(window // 4, 1)  # fragments of the executor's longest
+        shares = self.jobs[number]
+        each_window = shares[0].window
+        window = each_window * len(shares)
+        request = self._request(shares)
         # Requests complete in order. SwitchML's worker goes on to two windows behind a fragment
         # that is missing, and a small tensor has two requests: as many as their memory allows, but
         # always two windows, the request whose exponents are ahead, and two in preparation.
         each = 2 * request * (4 * self.pool.values + 1)
-        slots = max(-(-2 * window // request) + 3, min(MOST_SUM_SLOTS, SUM_STAGING // each))
+        slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
         return {"sum_slots": slots, "sum_values": self.pool.values,
-                "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE,
-                "sum_floats": int(self.floats)}
+                "sum_window": each_window, "sum_servers": len(shares),
+                "sum_scale": 0 if self.exponents else FIXED_SCALE, "sum_floats": int(self.floats)}
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""
         shape = self.staging(number)
         fragment = 4 * shape["sum_values"] + 1
-        return 2 * shape["sum_slots"] * max(shape["sum_window"] // 4, 1) * fragment
+        return 2 * shape["sum_slots"] * self._request(self.jobs[number]) * fragment
+
+    @staticmethod
+    def _request(shares: Sequence[SumShare]) -> int:
+        """Fragments of the executor's longest request: StagingLayout::sum_chunk."""
+        in_window = 4 if len(shares) < 8 else 2 if len(shares) < 16 else 1
+        return max(shares[0].window // in_window, 1)
 
     @property
     def finished_by_servers(self) -> bool:
         """Whether jobs have parameter servers: SwitchML's have none, and `server` says alone where
         their trees have their roots."""
-        return self.pool is not None and self.pool.policy != "switchml"
+        return self.pool is not None and self.pool.policy.has_servers
 
-    def _job(self, asked: JobRequest, window: int, jobs: int) -> SumJob:
+    def _job(self, asked: JobRequest, window: int, jobs: int) -> tuple[SumShare, ...]:
         kind = type(asked.job).__name__
         if self.pool is None:
             raise UsageError(f'{kind}: allreduce="ina" needs switches that sum; say which: '
@@ -172,23 +153,34 @@ class Sums(RunPart):
                              'fabric.program("p0.*", "aggregate", saturate=True)')
         if self.floats and not self.finished_by_servers:
             raise UsageError(f'{kind}: ina={{"overflow_fallback": True}} needs a parameter server, '
-                             'which SwitchML has not; take policy="esa" or "atp"')
-        server = self._servers[asked.number]
-        trees = self._trees(asked.number, asked.placement, server, self.plan.routes)
-        if not trees:
-            raise UsageError(
-                f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
-                '"aggregate"; say fabric.program("p0.*", "aggregate"), with pool=0 for those that '
-                "are to pass sums on alone")
-        if self.pool.policy == "switchml":
-            window = self._share(kind, trees, window, jobs)
-        job = SumJob(asked.number + 1, asked.placement, server, window, trees)
-        self.jobs[asked.number] = job
-        # As many jobs as there are fit into each switch, of which none takes more than its part.
-        assert all(self._has_share(asked.number, tree) for tree in trees)
-        return job
+                             f"which {self.pool.policy.name} has not; take policy="
+                             f'{Policy.names("has_servers")}')
+        hosts = self._servers[asked.number]
+        if len(hosts) > 1 and not self.finished_by_servers:
+            raise UsageError(f"{kind}.servers: {self.pool.policy.name} has no parameter servers; "
+                             "server= says where its tree has its root")
+        if window < len(hosts):
+            raise UsageError(f"run: ina: window={window} is less than a fragment for each of "
+                             f"{len(hosts)} servers")
+        shares = []
+        for i, server in enumerate(hosts):
+            group = asked.number + 1 if i == 0 else self._next_group
+            self._next_group += i > 0
+            trees = self._trees(group, asked.placement, server, self.plan.routes)
+            if not trees:
+                raise UsageError(
+                    f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
+                    '"aggregate"; say fabric.program("p0.*", "aggregate"), with pool=0 for those '
+                    "that are to pass sums on alone")
+            each = window // len(hosts)
+            if not self.finished_by_servers:
+                each = self._own_window(kind, trees, window, jobs)
+            shares.append(SumShare(group, asked.placement, server, each, trees))
+            # As many jobs as there are fit into each switch, and none takes more than its part.
+            assert all(self._has_slots(shares[-1], tree) for tree in trees)
+        return tuple(shares)
 
-    def _share(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
+    def _own_window(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
         """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
         its packets wrap at one."""
         assert self.pool is not None
@@ -200,64 +192,41 @@ class Sums(RunPart):
                 f"or more for each of {jobs} jobs; give a larger pool=")
         return 1 << (share.bit_length() - 1)
 
-    def _trees(self, number: int, workers: Sequence[int], server: int, routes: EcmpTables
+    def _trees(self, group: int, workers: Sequence[int], server: int, routes: EcmpTables
                ) -> tuple[SumTree, ...]:
         assert self.pool is not None
-        found = (sum_tree(self.plan.topology, routes, number + 1, plane, workers, server,
+        found = (sum_tree(self.plan.topology, routes, group, plane, workers, server,
                           self.pool.slots) for plane in range(self.plan.planes))
         return tuple(tree for tree in found if tree is not None)
 
-    def rerouted(self, routes: EcmpTables) -> list[int]:
-        """Moves every job to the trees that these routes leave; the jobs whose trees are others
-        now."""
+    def rerouted(self, routes: EcmpTables) -> list[SumShare]:
+        """Moves every job to the trees that these routes leave; what has other trees now."""
         moved = []
-        for number, job in self.jobs.items():
-            trees = tuple(tree for tree in self._trees(number, job.workers, job.server, routes)
-                          if self._has_share(number, tree))
-            if trees != job.trees:
-                self.jobs[number] = replace(job, trees=trees)
-                moved.append(number)
+        for number, shares in self.jobs.items():
+            found = tuple(replace(share, trees=tuple(
+                tree for tree in self._trees(share.group, share.workers, share.server, routes)
+                if self._has_slots(share, tree))) for share in shares)
+            moved += [new for new, old in zip(found, shares, strict=True) if new != old]
+            self.jobs[number] = found
         return moved
 
-    def _has_share(self, number: int, tree: SumTree) -> bool:
-        """Whether a tree's switches have slots for a job of SwitchML's that are no other job's: in
-        fewer than two windows, two fragments would meet. The slots are the job's until it ends."""
-        assert self.pool is not None
-        if self.pool.policy != "switchml":
-            return True
-        found = {node: self._free(number, node) for node in tree.places}
-        size = 2 * self.jobs[number].window
-        if any(found[node] + size > self.pool.slots[node] for node in tree.holders):
-            return False
-        for node, base in found.items():
-            self._bases.setdefault(node, {})[number] = base
-        return True
-
-    def _free(self, number: int, node: int) -> int:
-        """The first of a switch's slots that a job has or can have, were there enough."""
-        bases = self._bases.get(node, {})
-        if number in bases:
-            return bases[number]
-        at, size = 0, 2 * self.jobs[number].window
-        for other, base in sorted(bases.items(), key=lambda each: each[1]):
-            if base - at >= size:
-                break
-            at = base + 2 * self.jobs[other].window
-        return at
+    def _has_slots(self, share: SumShare, tree: SumTree) -> bool:
+        """Whether the switches of a tree have slots for it. Where slots are shared they do."""
+        return self.finished_by_servers or self._own_slots.take(share.group, share.window, tree)
 
     def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
         """A switch's rows: of each job whose tree it is on."""
         assert self.pool is not None or not self.jobs
-        return [self._row(job, tree, switch.number) for job in self.jobs.values()
-                for tree in job.trees if switch.number in tree.places]
+        return [self._row(share, tree, switch.number) for shares in self.jobs.values()
+                for share in shares for tree in share.trees if switch.number in tree.places]
 
-    def _row(self, job: SumJob, tree: SumTree, switch: int) -> dict[str, Any]:
+    def _row(self, share: SumShare, tree: SumTree, switch: int) -> dict[str, Any]:
         assert self.pool is not None
         place = tree.places[switch]
-        address = ipaddress.ip_address(self.plan.hosts[job.server].address).packed
+        address = ipaddress.ip_address(self.plan.hosts[share.server].address).packed
         root = (2 if self.answers else 1) if place.root else 0
-        return {"job": job.group, "scheme": SCHEMES.index(self.pool.policy), "root": root,
-                "window": job.window, "base": self._bases.get(switch, {}).get(job.group - 1, 0),
+        return {"job": share.group, "scheme": self.pool.policy.number, "root": root,
+                "window": share.window, "base": self._own_slots.base(share.group, switch),
                 "up": place.up, "server": address,
                 "children": list(place.children), "hops": list(place.hops)}
 
@@ -266,8 +235,9 @@ class Sums(RunPart):
         return {"sums": self.staging(asked.number)}
 
     def bind(self, engine: PartEngine, asked: JobRequest, core: Any) -> None:
-        for rank, number in enumerate(self._connected(engine, asked)):
-            core.set_sum_pair(rank, number)
+        for rank, numbers in enumerate(self._connected(engine, asked)):
+            for number in numbers:
+                core.set_sum_pair(rank, number)
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
         assert is_model_job(asked.job)
@@ -281,15 +251,19 @@ class Sums(RunPart):
         return self.staging(asked.number)
 
     def bind_ranks(self, engine: PartEngine, asked: JobRequest, bridges: Sequence[Any]) -> None:
-        for bridge, number in zip(bridges, self._connected(engine, asked), strict=True):
-            bridge.bind_sum(number)
+        self._bridges[asked.number] = list(bridges)
+        for bridge, numbers in zip(bridges, self._connected(engine, asked), strict=True):
+            for number in numbers:
+                bridge.bind_sum(number)
 
     def has_bytes(self, asked: JobRequest) -> bool:
         return self.have_bytes
 
     def capacity(self, asked: JobRequest, states: Mapping[int, LinkState], dead: frozenset[int]
                  ) -> float | None:
-        return sum_capacity(self.plan, (*asked.hosts, self._servers[asked.number]), states, dead)
+        # Keys go to the servers in turn, so the slowest server's trees set the pace of all.
+        return min(sum_capacity(self.plan, (*asked.hosts, server), states, dead)
+                   for server in self._servers[asked.number])
 
     def memory(self, asked: JobRequest, *, payload: bool) -> Iterator[Memory]:
         job, ranks = asked.job, len(asked.placement)
@@ -306,38 +280,84 @@ class Sums(RunPart):
 
     def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
         """Hosts send by the trees that they have now."""
-        for number in self.rerouted(tables):
-            job = self.jobs[number]
-            for node, qp in self._summing.get(number, ()):
-                engine.network.set_paths(node, qp, job.paths(self.plan.planes))
-                engine.network.set_trees(node, qp, job.hops)
+        for share in self.rerouted(tables):
+            for node, qp in self._summing.get(share.group, ()):
+                engine.network.set_paths(node, qp, share.paths(self.plan.planes))
+                engine.network.set_trees(node, qp, share.hops)
 
     def forget(self, engine: PartEngine, asked: JobRequest) -> Collection[int]:
-        for bases in self._bases.values():
-            bases.pop(asked.number, None)
-        job = self.jobs.pop(asked.number, None)
-        return () if job is None else {node for tree in job.trees for node in tree.places}
+        shares = self.jobs.pop(asked.number, ())
+        for share in shares:
+            self._own_slots.forget(share.group)
+        return {node for share in shares for tree in share.trees for node in tree.places}
 
     def stall(self, asked: JobRequest) -> str:
-        if (job := self.jobs.get(asked.number)) is None:
+        shares = self.jobs.get(asked.number, ())
+        if not shares:
             return ""
-        server = self.plan.hosts[job.server].name
-        if not job.trees:
-            return f"; no plane joins its hosts and {server} any more, by which switches sum for it"
+        for share in shares:
+            if not share.trees:
+                return (f"; no plane joins its hosts and {self.plan.hosts[share.server].name} any "
+                        "more, by which switches sum for it")
+        missing = dict.fromkeys(self.plan.hosts[share.workers[i]].name for share in shares
+                                for i in self._missing(share))
+        lacks = f", where the oldest lacks the part of {', '.join(missing)}"
         if self.finished_by_servers:
-            return f"; its sums need its parameter server on {server}"
-        roots = ", ".join(self.plan.topology.names[tree.root] for tree in job.trees)
-        return f"; its sums are made at {roots}, and SwitchML does not survive their reboot"
+            hosts = ", ".join(self.plan.hosts[share.server].name for share in shares)
+            return f"; its sums are finished on {hosts}{lacks * bool(missing)}"
+        roots = ", ".join(self.plan.topology.names[tree.root] for share in shares
+                          for tree in share.trees)
+        return (f"; its sums are made at {roots}{lacks * bool(missing)}; SwitchML does not survive "
+                "a switch's reboot")
+
+    def _beyond(self, asked: JobRequest) -> tuple[int, int]:
+        """Blocks of sums of real ranks that a fixed scale could not hold, and those of them that
+        the server added as float32."""
+        bridges = self._bridges.get(asked.number, ())
+        return (max((each.sum_overflows for each in bridges), default=0),
+                max((each.sums_as_floats for each in bridges), default=0))
+
+    def remark(self, asked: JobRequest) -> str:
+        beyond, floats = self._beyond(asked)
+        if not beyond:
+            return ""
+        return (f"{beyond} blocks of sums beyond the fixed scale"
+                + (f", {floats} summed as float32" if self.floats else ": their values are wrong"))
+
+    def _missing(self, share: SumShare) -> list[int]:
+        """Numbers of the workers whose parts the oldest fragment that is not whole lacks, as the
+        parameter server knows, or else the slots of the tree's roots."""
+        if self._engine is None or self._clock is None or self.pool is None:
+            return []
+        everyone = (1 << len(share.workers)) - 1
+        lacks = 0
+        if self.finished_by_servers:
+            node, qp = self._summing[share.group][-1]
+            state = self._engine.network.transport_state(node, qp, transport=NAME)
+            lacks = int(state["lacks_0_31"]) | int(state["lacks_32_63"]) << 32
+        roots = {tree.root for tree in share.trees}
+        for switch in self.plan.switches if not lacks else ():
+            if switch.number not in roots or not self.pool.slots.get(switch.number):
+                continue
+            columns = self._clock.switch_columns(switch, ("state", "job", "sequence", "workers"))
+            held = [(sequence, workers) for state, job, sequence, workers in zip(
+                *(column.tolist() for column in columns), strict=True)
+                if state == SUMMING and job == share.group + 1]
+            if held:
+                lacks |= everyone & ~min(held)[1]
+        return [i for i in range(len(share.workers)) if lacks >> i & 1]
 
     @property
     def step(self) -> tuple[str, Time] | None:
         return None if self._watched is None else ("pools", self._watched)
 
     def watch(self, clock: PartClock) -> PoolWatch | None:
+        self._clock = clock
         if self._watched is None or self.pool is None:
             return None
         held = self.pool.slots
-        return PoolWatch(self._watched.count, self._asked,
+        owners = {share.group: number for number, shares in self.jobs.items() for share in shares}
+        return PoolWatch(self._watched.count, self._asked, owners,
                          [each for each in self.plan.switches if held.get(each.number)],
                          {each.name: held[each.number] for each in self.plan.switches
                           if held.get(each.number)}, clock)
@@ -346,7 +366,12 @@ class Sums(RunPart):
         return self._trees_begun
 
     def figures(self, asked: JobRequest, data: RunData) -> Iterator[OwnFigure]:
-        """Mean and most slots that the job held in each switch, where a run kept them."""
+        """Mean and most slots that the job held in each switch, where a run kept them; of real
+        ranks with a fixed scale, the blocks that it could not hold."""
+        if self._bridges.get(asked.number) and not self.exponents:
+            beyond, floats = self._beyond(asked)
+            yield "blocks_saturated", beyond, "blocks", None
+            yield "blocks_as_floats", floats, "blocks", None
         pools, name = data.pools, asked.name or ONLY_JOB
         for switch in pools.slots if pools is not None and name in pools.jobs else ():
             assert pools is not None
@@ -355,41 +380,39 @@ class Sums(RunPart):
             for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
                 yield f"slots_{figure}.{switch}", value, "slots", why
 
-    def _connected(self, engine: PartEngine, asked: JobRequest) -> list[int]:
-        """Connects a job's parameter server and the queue pair of each rank by which switches sum
-        for it; returns the numbers, by rank."""
-        job, network = self.jobs[asked.number], engine.network
-        server = engine.node(job.server)
-        own = network.reserve_qps(server, 1)
-        ends: list[tuple[int | None, int]] = list(enumerate(asked.placement))
-        if self.finished_by_servers:
-            ends.append((None, job.server))
-        numbers = []
-        for rank, host in ends:
-            node = engine.node(host)
-            number = own if rank is None else network.reserve_qps(node, 1)
-            rows = job.paths(self.plan.planes)
-            network.connect_qp(node, number, server, own, engine.next_flow(), rows, rows,
-                               job=asked.number, transport=NAME, group=job.member(rank),
-                               at_ps=asked.start_ps)
-            self._summing.setdefault(asked.number, []).append((node, number))
-            if rank is not None:
-                numbers.append(number)
+    def lint(self) -> Iterator[str]:
+        """Of each job whose parameter server shares a worker's link: its NIC carries the data of
+        one and all that the other finishes."""
+        for asked in self._asked if self.finished_by_servers else ():
+            shared = [self.plan.hosts[share.server].name for share in self.jobs[asked.number]
+                      if share.server in share.workers]
+            if shared:
+                whose = f' of "{asked.name}"' if asked.name else ""
+                one = len(shared) == 1
+                yield (f"the parameter server{'' if one else 's'}{whose} on "
+                       f"{', '.join(shared)} share{'s' if one else ''} a worker's link, which then "
+                       "carries its part and what the server finishes; hosts of role server have "
+                       "links of their own: fabric.add_host(\"ps\", role=\"server\")")
+
+    def _connected(self, engine: PartEngine, asked: JobRequest) -> list[list[int]]:
+        """Connects a job's parameter servers and the queue pairs of each rank by which switches sum
+        for it; returns the numbers, by rank and server."""
+        network, self._engine = engine.network, engine
+        numbers: list[list[int]] = [[] for _ in asked.placement]
+        for share in self.jobs[asked.number]:
+            server = engine.node(share.server)
+            own = network.reserve_qps(server, 1)
+            ends: list[tuple[int | None, int]] = list(enumerate(asked.placement))
+            if self.finished_by_servers:
+                ends.append((None, share.server))
+            rows = share.paths(self.plan.planes)
+            for rank, host in ends:
+                node = engine.node(host)
+                number = own if rank is None else network.reserve_qps(node, 1)
+                network.connect_qp(node, number, server, own, engine.next_flow(), rows, rows,
+                                   job=asked.number, transport=NAME, group=share.member(rank),
+                                   at_ps=asked.start_ps)
+                self._summing.setdefault(share.group, []).append((node, number))
+                if rank is not None:
+                    numbers[rank].append(number)
         return numbers
-
-
-def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, int]:
-    """Host number of each job's parameter server, by the job's number. Raises UsageError for a host
-    that is not there."""
-    own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
-    found: dict[int, int] = {}
-    for place, each in enumerate(asked):
-        if (name := each.job.option(SERVER.name)) is None:
-            found[each.number] = own[place % len(own)] if own else each.placement[0]
-            continue
-        number = fabric.host_number(name)
-        if number is None:
-            raise UsageError(f'{type(each.job).__name__}.server: no host "{name}"'
-                             f"{did_you_mean(name, fabric.hosts)}")
-        found[each.number] = number
-    return found

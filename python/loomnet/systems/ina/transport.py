@@ -11,7 +11,7 @@ from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
 from loomnet.systems.ina.options import NAME
-from loomnet.systems.ina.pool import QUANTS, WINDOW, SumPool
+from loomnet.systems.ina.pool import QUANTS, WINDOW, SumPool, falls_back
 from loomnet.systems.transport import Options, Transport
 
 # ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
@@ -62,7 +62,7 @@ class Ina(Transport):
         pool = SumPool.of(plan)
         if pool is None:
             return chosen
-        return {"scheme": pool.policy, "values": pool.values, "saturate": pool.saturate,
+        return {"scheme": pool.policy.name, "values": pool.values, "saturate": pool.saturate,
                 "pool": max(pool.slots.values()), "switch_rtt": plan.base_rtt_ps, **chosen}
 
     def live_options(self, dilation: float) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Ina(Transport):
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         pool = SumPool.of(plan)
         return {} if pool is None else {
-            "sums": f"{pool.policy}, {pool.values} int32 in a packet, window "
+            "sums": f"{pool.policy.name}, {pool.values} int32 in a packet, window "
                     f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
-                    + ", overflows as float32" * options.get("overflow_fallback", False)}
+                    + ", overflows as float32" * falls_back(options, pool.policy)}
 

@@ -21,12 +21,15 @@ SUMMING, DONE = 1, 2  # states of a slot: enum aggregate_state
 class PoolWatch:
     """Fills `series`. Times are those of the first job."""
 
-    def __init__(self, every_ps: int, jobs: Sequence[JobRequest], switches: Sequence[SwitchPlan],
-                 slots: dict[str, int], clock: PartClock) -> None:
+    def __init__(self, every_ps: int, jobs: Sequence[JobRequest], owners: Mapping[int, int],
+                 switches: Sequence[SwitchPlan], slots: dict[str, int], clock: PartClock) -> None:
+        """`owners`: of each number on the wire the job's."""
         self._clock, self._switches = clock, switches
         self._numbers = [asked.number for asked in jobs]
-        # A slot names its owner by the job's number on the wire plus one.
-        self._owners = np.array([number + 2 for number in self._numbers])
+        # A slot names its owner by the number on the wire plus one.
+        self._rows = np.full(max(owners) + 2, len(jobs))  # of the jobs here; the last: of none
+        for group, number in owners.items():
+            self._rows[group + 1] = self._numbers.index(number)
         self.series = PoolSeries(every_ps, tuple(asked.name or ONLY_JOB for asked in jobs), slots)
         self.due_ps = 0  # of the next look
 
@@ -35,11 +38,11 @@ class PoolWatch:
 
     def take(self, at_ps: int, playing: Collection[int]) -> None:
         at_work = np.array([number in playing for number in self._numbers])
-        bins = int(self._owners.max()) + 1
+        jobs = len(self._numbers)
         for switch in self._switches:
             states, owners = self._clock.switch_columns(switch, ("state", "job"))
             summing, done = (
-                np.bincount(owners[states == state], minlength=bins)[self._owners]
+                np.bincount(self._rows[owners[states == state]], minlength=jobs + 1)[:jobs]
                 for state in (SUMMING, DONE))
             self.series.add(switch.name, at_ps, summing, done, at_work)
         self.series.thin()
