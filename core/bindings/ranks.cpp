@@ -62,11 +62,12 @@ void bind_rank_bridge(py::module_& m) {
            "Parts of sums go by this queue pair, in turn with those of earlier calls, for a rank with `sum_slots`.")
       .def(
           "weigh_sums",
-          [](RankBridge& b, std::uint32_t steps, std::uint64_t link_bps, const std::string& priority, AskPriority ask) {
+          [](RankBridge& b, std::uint32_t steps, std::uint64_t link_bps, const std::string& priority,
+             std::optional<AskPriority> ask) {
             b.weigh_sums({.steps = steps,
                           .link = BitsPerSecond{link_bps},
                           .mode = priority_mode_named(priority),
-                          .ask = std::move(ask)});
+                          .ask = std::move(ask).value_or(AskPriority{})});
           },
           py::kw_only(), py::arg("steps"), py::arg("link_bps"), py::arg("priority"), py::arg("ask") = py::none(),
           "Sums whose priority the script does not state get one, from the rank's second training step on. `ask` is "

@@ -1429,7 +1429,7 @@ class RankBridge:
         steps: int,
         link_bps: int,
         priority: str,
-        ask: collections.abc.Callable[[BucketFacts], int] = None,
+        ask: collections.abc.Callable[[BucketFacts], int] | None = None,
     ) -> None:
         """
         Sums whose priority the script does not state get one, from the rank's second training step on. `ask` is called with the BucketFacts of each sum, in place of `priority`; it must not raise.

@@ -84,7 +84,7 @@ class RankJob:
                 name, made, asked.name or "job", engine.plugins)
             for host, bridge in zip(self.placement, self.bridges, strict=True):
                 bridge.weigh_sums(
-                    steps=self.job.steps, link_bps=engine.link_bps(host),
+                    steps=self.job.steps or 1, link_bps=engine.link_bps(host),
                     priority=name if made is None else "none", ask=self._asker)
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)

@@ -116,10 +116,9 @@ TEST(Sums, AnyWindowAndNumberOfSlots) {
 TEST(Sums, RequestsOfSeveralServersCompleteInAnyOrder) {
   std::size_t passed_by = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    StagingLayout layout = sums(8, 19);
-    StagingConfig config = layout.config();
+    StagingConfig config = sums(8, 27);
     config.sum_servers = 3;
-    World world(3, seed, StagingLayout(config));
+    World world(3, seed, config);
     world.sums().in_any_order();
     world.create_all(1);
     std::vector<std::vector<float>> in(3), out(3, std::vector<float>(70 * kValues + 5));

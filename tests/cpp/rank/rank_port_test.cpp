@@ -169,8 +169,27 @@ TEST_F(Wire, RankInNoRing) {
 }
 TEST_F(Wire, ReservedBytesAreNotUsed) {
   auto s = good();
-  s.reserved[1] = 1;
+  s.reserved = 1;
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, PriorityOutOfRange) {
+  auto s = good();
+  s.priority = 256;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, PriorityThatIsNone) {
+  auto s = good();
+  s.priority = kNoPriority - 1;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, APriorityOf0IsNotThatNoneIsStated) {
+  for (const std::int16_t priority : {kNoPriority, std::int16_t{0}, std::int16_t{255}}) {
+    auto s = good();
+    s.priority = priority;
+    post(s);
+    ASSERT_EQ(port.poll(batch), 1u);
+    EXPECT_EQ(batch[0].request.attributes.priority, priority);
+  }
 }
 TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
   auto s = good();

@@ -122,7 +122,7 @@ TEST_F(SumWire, FieldsThatASumLacks) {
       case 4: s.step_bytes = 1; break;
       case 5: s.step_offset = 1; break;
       case 6: s.loss_tolerance = 0.5f; break;
-      case 7: s.reserved[1] = 1; break;
+      case 7: s.reserved = 1; break;
       case 8: s.ring_rank = 1; break;
       case 9: s.ring_size = 1; break;
     }

@@ -391,7 +391,6 @@ TEST(InaWorker, RefusesWhatNoJobHas) {
   refused("InaOptions.window", [](auto& o, auto&, auto&) { o.window = 0; });
   refused("InaOptions.window", [](auto& o, auto&, auto&) { o.window = 32769; });
   refused("InaOptions.pool", [](auto& o, auto&, auto&) { o.pool = 1'000'001; });
-  refused("InaOptions.servers", [](auto& o, auto&, auto&) { o.servers = 3; });
   refused("InaOptions.first_sequence", [](auto& o, auto&, auto&) { o.first_sequence = -1; });
   refused("InaOptions.result_path", [](auto& o, auto&, auto&) { o.result_path = ResultPath::root; });
   refused("InaOptions.rto_first", [](auto& o, auto&, auto&) { o.rto_first = {}; });

@@ -73,7 +73,8 @@ class SumPool:
             slots[switch.number] = options["pool"] // (SLOT_HEADER + 4 * options["values"])
         if not slots:
             return None
-        return cls(Policy.all()[found["policy"][1]], found["values"][1], found["saturate"][1], slots)
+        policy, values, saturate = (found[name][1] for name in ("policy", "values", "saturate"))
+        return cls(Policy.all()[policy], values, saturate, slots)
 
 
 def falls_back(options: Mapping[str, Any], policy: Policy) -> bool:
