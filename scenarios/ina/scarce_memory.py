@@ -4,9 +4,7 @@ and ESA over the size of the memory, and the published gain of ESA over ATP (Wan
 
 import csv
 import math
-import random
 import statistics
-import tempfile
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -14,24 +12,27 @@ from pydantic import Field
 import loomnet as ln
 from loomnet.results.plots import STYLES, save
 
-JOBS = 8
+import lib as shared
+from lib import JOBS
+
 MEMORY = {"1/16": 1 / 16, "1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "8": 8}
 SCARCE = ("1/16", "1/8", "1/4", "1/2")
-# Workers of a job, delay of a link, jitter of the compute time.
-SETTINGS = {"M1": (4, "1 us", 0.0), "M2": (8, "1 us", 0.0), "M3": (4, "4 us", 0.2)}
 SKEW = 0.2  # compute jitter of the runs in which slots wait for workers
-VALUES, SLOT_BYTES = 256, 1056  # int32 of a packet; its slot
-WIRE_BYTES = 4 * VALUES + 118  # of a packet: Ethernet and its framing, IPv6, UDP and INA's header
 # Each policy by its own deallocation, and by the other's.
 SWITCHES = {
     "esa": {"policy": "esa", "dealloc": "completion"},
     "esa_ack": {"policy": "esa", "dealloc": "ack"},
     "atp": {"policy": "atp", "dealloc": "ack"},
     "atp_completion": {"policy": "atp", "dealloc": "completion"},
+    "atp4": {"policy": "atp", "dealloc": "ack"},
+    "esa4": {"policy": "esa", "dealloc": "completion"},
     "switchml": {"policy": "switchml"},
 }
+FOUR = ("atp4", "esa4")  # with as many parameter servers as workers
 # Of the figure: title, colour and marker, line.
 LINES = {"ring": ("ring", 4, "-"), "ps": ("parameter server", 3, "-"),
+         "ps4": ("as many servers as workers", 3, "--"),
+         "atp4": ("ATP, as many servers as workers", 1, ":"),
          "switchml": ("SwitchML", 2, "-"), "atp": ("ATP", 1, "-"),
          "atp_completion": ("ATP, freed on completion", 1, "--"),
          "esa_ack": ("ESA, freed on ack", 0, "--"), "esa": ("ESA", 0, "-")}
@@ -51,7 +52,7 @@ def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
     Half of the jobs communicate twice as long as they compute, half compute twice as long; within
     each half one has `iterations`, the others up to four times as many. An iteration sums
     `fragments` packets of 256 values in eight buckets. Each job has a parameter server with a link
-    of its own. M1: 4 workers of a job, links of 1 us. M2: 8 workers. M3: 4 workers, links of 4 us,
+    of its own; `ps4`, `atp4` and `esa4` are with as many servers as workers. M1: 4 workers of a job, links of 1 us. M2: 8 workers. M3: 4 workers, links of 4 us,
     compute time 20 % shorter to 20 % longer; `jitter` says another share. Congestion control and
     new indices after collisions are on. In each of `draws` runs the seed draws when a job starts
     (within an iteration), which jobs are the long ones, jitter and retransmission timers.
@@ -65,10 +66,9 @@ def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
     because workers in lock-step leave nothing to gather.
     All draws are in jct.csv, the figure in jct_over_memory.png.
     """
-    workers, delay, usual = SETTINGS[setting]
-    mix = Mix(workers, ln.Time(delay), usual if jitter is None else jitter, iterations, fragments,
-              window, rate)
-    found = measure(lab, mix, draws, ring)
+    mix, four = (shared.Mix.of(setting, iterations, fragments, window, rate, jitter=jitter,
+                               servers=servers) for servers in (1, shared.SETTINGS[setting][0]))
+    found = measure(lab, mix, four, draws, ring)
     write_draws(lab.directory / "jct.csv", found)
     for (system, memory), points in found.items():
         slots = 0 if memory is None else mix.slots(MEMORY[memory])
@@ -86,67 +86,6 @@ def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
     save(memory_figure(times, mix, setting), lab.directory / "jct_over_memory")
 
 
-class Mix:
-    """The fabric and the jobs of a setting."""
-
-    def __init__(self, workers, delay, jitter, iterations, fragments, window, rate):
-        self.workers, self.delay, self.jitter, self.window = workers, delay, jitter, window
-        self.iterations, self.fragments, self.rate = iterations, fragments, rate
-        self.packet_s = WIRE_BYTES * 8 / rate.count
-        self.communicate = fragments * self.packet_s
-
-    def slots(self, memory):
-        return max(1, round(memory * JOBS * self.window))
-
-    @property
-    def bdp(self):
-        """Packets of a worker that fill the round trip from it to the switch and back."""
-        return 2 * (self.delay.seconds + self.packet_s) / self.packet_s
-
-    def share(self, memory):
-        """Packets of a worker that SwitchML's static share of the slots lets it have under way."""
-        share = min(self.window, self.slots(memory) // (2 * JOBS))
-        return 1 << (share.bit_length() - 1)
-
-    def fabric(self, slots, program):
-        fabric = ln.Fabric("shared-switch")
-        switch = fabric.add_switch("p0.leaf0")
-        for _ in range(JOBS * self.workers):
-            fabric.add_link(fabric.add_host(), switch, rate=self.rate, delay=self.delay)
-        for job in range(JOBS):
-            server = fabric.add_host(f"ps{job}", role="server")
-            fabric.add_link(server, switch, rate=self.rate, delay=self.delay)
-        return fabric.program("*", "aggregate", pool=slots * SLOT_BYTES, **program)
-
-    def jobs(self, seed, draw, jitter=None, **how):
-        """Jobs 0, 2, 4 and 6 communicate more, the others compute more."""
-        rng = random.Random(f"{seed} {draw}")
-        spread = [round(self.iterations * 4 ** (place / 3)) for place in range(JOBS // 2)]
-        counts = [rng.sample(spread, len(spread)) for _ in range(2)]
-        jobs = []
-        for job in range(JOBS):
-            compute = self.communicate * (2 if job % 2 else 0.5)
-            start = rng.random() * (self.communicate + compute)
-            server = {"server": f"ps{job}"} if how["allreduce"] == "ina" else {}
-            jobs.append(ln.ModelJob(
-                size=ln.Size.of(4 * VALUES * self.fragments), compute=ps(compute), start=ps(start),
-                iterations=counts[job % 2][job // 2], workers=self.workers, name=f"job{job}",
-                hosts=[f"h{self.workers * job + n}" for n in range(self.workers)],
-                jitter=self.jitter if jitter is None else jitter, **how, **server))
-        return jobs
-
-    def run(self, lab, draw, slots, program, how, jitter=None):
-        """One run of the eight jobs; its figures are in jct.csv, not among the report's rows."""
-        with tempfile.TemporaryDirectory() as folder:
-            inner = ln.Lab("draw", clock=lab.clock, seed=lab.seed, directory=folder)
-            seed = lab.seed + 1000 * draw
-            r = inner.run(self.fabric(slots, program), self.jobs(lab.seed, draw, jitter, **how),
-                          seed=seed, payload=draw == 0 and how["allreduce"] == "ina",
-                          reroute_delay="off",
-                          ina={"window": self.window, "quant": "fixed"})
-        return Point(r)
-
-
 class Point:
     """What is kept of a run."""
 
@@ -161,14 +100,16 @@ class Point:
         self.occupancy = useful / held if held else None
 
 
-def measure(lab, mix, draws, ring):
-    """(system, memory or None) -> a Point of each draw."""
+def measure(lab, mix, four, draws, ring):
+    """(system, memory or None) -> a Point of each draw. `four`: the same jobs with as many parameter
+    servers as workers."""
     ina = {"allreduce": "ina"}
     found = {}
-    plain = {"ring": {"allreduce": "ring", "transport": ring}, "ps": ina}
-    for system, how in plain.items():
+    plain = {"ring": (mix, {"allreduce": "ring", "transport": ring}), "ps": (mix, ina),
+             "ps4": (four, ina)}
+    for system, (jobs, how) in plain.items():
         lab.say(f"{system}: {draws} draws")
-        found[system, None] = [mix.run(lab, draw, 0, {"policy": "atp"}, how)
+        found[system, None] = [point(lab, jobs, draw, 0, {"policy": "atp"}, how)
                                for draw in range(draws)]
     for memory, share in MEMORY.items():
         for system, program in SWITCHES.items():
@@ -176,13 +117,19 @@ def measure(lab, mix, draws, ring):
             if system == "switchml" and slots < 2 * JOBS:
                 continue
             lab.say(f"{system}, memory {memory} ({slots} slots): {draws} draws")
-            found[system, memory] = [mix.run(lab, draw, slots, program, ina)
+            jobs = four if system in FOUR else mix
+            found[system, memory] = [point(lab, jobs, draw, slots, program, ina)
                                      for draw in range(draws)]
     # The report's rows of jobs are those of one run, in the middle of where memory is scarce.
     slots = mix.slots(MEMORY["1/4"])
     lab.run(mix.fabric(slots, SWITCHES["esa_ack"]), mix.jobs(lab.seed, 0, **ina), label="esa_ack",
-            ina={"window": mix.window, "quant": "fixed"}, reroute_delay="off")
+            ina=mix.options(), reroute_delay="off")
     return found
+
+
+def point(lab, mix, draw, slots, program, how, jitter=None):
+    return Point(mix.run(lab, draw, slots, program, how, jitter=jitter,
+                         payload=draw == 0 and how["allreduce"] == "ina"))
 
 
 def ratios(times, over, system, memory):
@@ -220,9 +167,11 @@ def check_esa(lab, times, mix):
 
 
 def check_atp(lab, times, mix):
-    """ATP-1. What collides goes to the parameter server once for each worker, so ATP's floor is 1/n
-    of the line rate; SwitchML's rate is its share over the bandwidth-delay product. ATP is held to
-    be faster where that is below ATP's floor."""
+    """ATP-1. What collides goes to the parameter server once for each worker: with one server of n
+    workers ATP's floor is 1/n of the line rate. SwitchML's rate is its share over the
+    bandwidth-delay product. ATP is held to be faster where that is below ATP's floor. With as many
+    servers as workers it is held against as many plain ones, which is the published comparison
+    (BytePS), and its JCT over the ring's is shown."""
     over = {memory: mean(ratios(times, "switchml", "atp", memory)) for memory in MEMORY
             if ("switchml", memory) in times}
     lab.metric("atp_over_switchml.mean", mean(over[m] for m in SCARCE if m in over), unit="ratio",
@@ -231,6 +180,12 @@ def check_atp(lab, times, mix):
                reason="SwitchML has no slots for eight jobs")
     lab.check("ATP-1-ps", min(mean(ratios(times, "ps", "atp", memory)) for memory in MEMORY),
               ge=1.0, published=1.38)
+    lab.check("ATP-1-ps4", min(mean(ratios(times, "ps4", "atp4", memory)) for memory in MEMORY),
+              ge=1.0, published=1.38)
+    for system in ("atp", "atp4", "esa"):
+        for memory in SCARCE:
+            lab.metric(f"{system}_over_ring.{mix.slots(MEMORY[memory])}",
+                       mean(ratios(times, "ring", system, memory)), unit="ratio")
     below = [m for m in over if mix.share(MEMORY[m]) < mix.bdp / mix.workers]
     if below:
         lab.check("ATP-1-switchml", min(over[m] for m in below), ge=1.0, published=1.38)
@@ -246,8 +201,8 @@ def check_occupancy(lab, mix, draws, found):
         for memory in SCARCE:
             points = found[system, memory]
             if mix.jitter < SKEW:
-                points = [mix.run(lab, draw, mix.slots(MEMORY[memory]), SWITCHES[system],
-                                  {"allreduce": "ina"}, SKEW) for draw in range(draws)]
+                points = [point(lab, mix, draw, mix.slots(MEMORY[memory]), SWITCHES[system],
+                                {"allreduce": "ina"}, SKEW) for draw in range(draws)]
             occupied[system, memory] = mean(p.occupancy for p in points)
         lab.metric(f"useful_occupancy.{system}", mean(occupied[system, m] for m in SCARCE),
                    unit="ratio", reason="no slot was held")
@@ -303,7 +258,3 @@ def mean(values):
     """None where there is nothing, or where one of the values is missing."""
     values = list(values)
     return None if not values or None in values else statistics.fmean(values)
-
-
-def ps(seconds):
-    return ln.Time.of(round(seconds * 1e12))

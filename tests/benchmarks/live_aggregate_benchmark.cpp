@@ -19,7 +19,6 @@ namespace loomnet::test {
 namespace {
 
 constexpr SwitchPort kPorts = 66;
-constexpr std::array kPolicies = {"switchml", "atp", "esa"};  // by aggregate_scheme
 
 class Kernel {
  public:
@@ -29,7 +28,7 @@ class Kernel {
         program_(kind_,
                  checked_settings(kind_, kPorts, 1,
                                   {{"values", values},
-                                   {"policy", std::string(kPolicies[policy])},
+                                   {"policy", std::string(aggregate_policies[policy].name)},
                                    {"downgrade", std::int64_t{7}},
                                    {"pool", std::int64_t{AGGREGATE_SLOT_BYTES(static_cast<std::uint32_t>(values))}}}),
                  reports_),
@@ -116,7 +115,7 @@ int main(int argc, char** argv) {
   for (const auto policy : {AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA}) {
     for (const std::int64_t values : {64, 128, 256}) {
       const auto [forwarded, claim, add, swap, collide] = Kernel(policy, values).all(runs);
-      std::printf("%9s %7lld %9u ns %7u ns %7u ns %7u ns %7u ns   %.2f\n", kPolicies[policy],
+      std::printf("%9s %7lld %9u ns %7u ns %7u ns %7u ns %7u ns   %.2f\n", aggregate_policies[policy].name,
                   static_cast<long long>(values), forwarded, claim, add, swap, collide,
                   static_cast<double>(swap) / add);
     }

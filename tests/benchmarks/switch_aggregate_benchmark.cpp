@@ -23,7 +23,6 @@ using namespace loomnet;
 
 constexpr std::size_t kPorts = 66;
 enum Visit : int { kAdd, kSwap };
-constexpr std::array kPolicies = {"switchml", "atp", "esa"};  // by aggregate_scheme
 
 class Bench {
  public:
@@ -33,7 +32,7 @@ class Bench {
     program_ = kind.make(checked_settings(
         kind, kPorts, 1,
         {{"values", std::int64_t{values}},
-         {"policy", std::string(kPolicies[policy])},
+         {"policy", std::string(aggregate_policies[policy].name)},
          {"pool", hot ? std::int64_t{AGGREGATE_SLOT_BYTES(values_)} : std::int64_t{5'000'000}},
          {"downgrade", std::int64_t{7}}}));
     slots_ = program_->snapshot().layout.rows;

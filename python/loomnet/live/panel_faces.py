@@ -36,8 +36,8 @@ class PanelFaces:
             folder = stack.enter_context(SocketFolder(lock.directory, lock.run_id))
             # Requests are closed first. A server waits for its clients' threads, which may wait for
             # requests.
-            servers: list[JsonServer | Tl1Server] = []
-            stack.callback(lambda: [each.close() for each in servers])
+            faces: list[JsonServer | Tl1Server] = []
+            stack.callback(lambda: [each.close() for each in faces])
             stack.callback(self.requests.close)
             for index, name in enumerate(names):
                 access = Access(partial(self.requests.operate, name), Settings(name=name),
@@ -45,8 +45,8 @@ class PanelFaces:
                 node = glue.panels[name]
                 listener = inside(node.netns, lambda at=node.management: socket.create_server(
                     (at, PORT), backlog=64))
-                servers.append(Tl1Server(access.operate, listener=listener, access=access))
-                servers.append(JsonServer(access, folder.listen(socket_name(name, index))))
+                faces.append(Tl1Server(access.operate, listener=listener, access=access))
+                faces.append(JsonServer(access, folder.listen(socket_name(name, index))))
             folder.show()
             self._stack = stack.pop_all()
 

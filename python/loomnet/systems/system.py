@@ -1,7 +1,6 @@
 """What a system brings beside its transports: switch programs with rows of their own, options of
 jobs, and a part in a run. A module of this package has them in PROGRAMS, JOB_OPTIONS and RUN_PARTS;
-the others know them by these classes alone. Every method has the answer of a system of which
-nothing is special."""
+the others know them by these classes alone. Every method has a plain system's answer."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class Program:
 class RunPart:
     """A system's part in one run, which of() makes from the run's plan, jobs and options."""
 
-    # The value of `allreduce=` by which a job has its all-reduces made by this part, and the
-    # transport that carries them.
+    # The `allreduce=` by which a job has its all-reduces made here, and the transport for them.
     allreduce: ClassVar[str | None] = None
     transport: ClassVar[str | None] = None
     moves_hosts: ClassVar[bool] = False  # whether on_routes() touches hosts
@@ -115,7 +113,7 @@ class RunPart:
         return ""
 
     def remark(self, asked: JobRequest) -> str:
-        """What the progress line says of a job's results, as soon as there is something."""
+        """What the progress line says of a job's results."""
         return ""
 
     def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:

@@ -78,8 +78,8 @@ class SumPool:
 
 
 def falls_back(options: Mapping[str, Any], policy: Policy) -> bool:
-    """Whether a parameter server adds as float32 what a fixed scale cannot hold, under a run's
-    options of ina (ATP); by default where a server answers the workers."""
+    """Whether parameter servers add as float32 what a fixed scale cannot hold of a script's sums,
+    under a run's options of ina (ATP); by default where a server answers the workers."""
     stated = options.get("overflow_fallback")
     return stated if stated is not None else (
         options.get("quant", QUANTS[0]) == "fixed" and policy.has_servers

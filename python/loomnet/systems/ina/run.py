@@ -82,6 +82,9 @@ class Sums(RunPart):
         self.pool = SumPool.of(plan)
         # What a fixed scale cannot hold the server adds as float32.
         self.floats = self.pool is not None and falls_back(options, self.pool.policy)
+        # A traffic model's numbers fit, and its buckets need not follow one another for that.
+        self._with_floats = {each.number for each in asked if self.floats and (
+            isinstance(each.job, TorchJob) or options.get("overflow_fallback"))}
         if self.answers and self.pool is not None and not self.pool.policy.root_may_answer:
             raise UsageError(f'run: ina: result_path="switch" goes with policy='
                              f'{Policy.names("root_may_answer")}, and the switches sum with '
@@ -116,7 +119,7 @@ class Sums(RunPart):
         slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
         return {"sum_slots": slots, "sum_values": self.pool.values,
                 "sum_window": each_window, "sum_servers": len(shares),
-                "sum_scale": 0 if self.exponents else FIXED_SCALE, "sum_floats": int(self.floats)}
+                "sum_scale": 0 if self.exponents else FIXED_SCALE, "sum_floats": int(number in self._with_floats)}
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""

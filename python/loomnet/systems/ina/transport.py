@@ -74,5 +74,5 @@ class Ina(Transport):
         return {} if pool is None else {
             "sums": f"{pool.policy.name}, {pool.values} int32 in a packet, window "
                     f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
-                    + ", overflows as float32" * falls_back(options, pool.policy)}
+                    + ", overflows of scripts as float32" * falls_back(options, pool.policy)}
 
