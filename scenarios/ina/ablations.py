@@ -56,13 +56,14 @@ def ablations(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=50)] = 5,
     with and without each part.
 
     `jct_s.<policy>_<dealloc>.<part>.<slots>` is a mean over jobs and draws, and `slower.…` its
-    ratio to the whole mechanism's. Parts of ESA: one factor of the priority alone, no priority
-    (all are 128: downgrade alone decides), another order (random, drawn anew for each job, iteration
-    and layer; and upside down), no downgrade of slots that resist, the first index of a window position for ever
-    (index_static), and the switch instead of the server multicasting results (results_by_switch,
-    which needs static indices and slots freed on completion). Of ATP: no congestion control, and no
-    new index after a collision. Compute times vary by `jitter`: where workers are in lock-step and
-    slots are free again on completion, hardly two fragments meet in a slot, and no part matters.
+    ratio to the whole mechanism's. Parts of ESA: one factor of the priority alone, no priority (all
+    are 128: downgrade alone decides), another order (random, drawn anew for each job, iteration and
+    layer; and upside down), no downgrade of slots that resist, the first index of a window position
+    for ever (index_static), and the switch instead of the server multicasting results
+    (results_by_switch, which needs static indices and slots freed on completion). Of ATP: no
+    congestion control, and no new index after a collision. Compute times vary by `jitter`: where
+    workers are in lock-step and slots are free again on completion, hardly two fragments meet in a
+    slot, and no part matters.
     """
     mix = shared.Mix(workers, delay, jitter, iterations, fragments, window, rate)
     table = {}

@@ -149,7 +149,8 @@ def check_jitter(lab, size, repeat, rate, delay, draws):
 
 def check_large(lab, large, rate, delay, draws):
     """LOSS-2, of each draw."""
-    work, wrong, times = ln.AllReduce(large, ranks=4, allreduce="ina", stall_timeout="1000 s"), 0, {}
+    work = ln.AllReduce(large, ranks=4, allreduce="ina", stall_timeout="1000 s")
+    wrong, times = 0, {}
     for system in ("switchml", "switchml_4_threads"):
         for share in (0, 0.001, 0.01):
             runs = [one(lab, star(system, rate, delay), work, system,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import loomnet as ln
 
-BUILD = "cmake -S . -B build/cpp -G Ninja -DLOOMNET_PYTHON=OFF -DLOOMNET_TESTS=ON && ninja -C build/cpp"
+BUILD = ("cmake -S . -B build/cpp -G Ninja -DLOOMNET_PYTHON=OFF -DLOOMNET_TESTS=ON, and "
+         "ninja -C build/cpp")
 
 
 @ln.scenario
@@ -17,9 +18,9 @@ def parts(lab: ln.Lab, build: str = "build/cpp", xdp: bool = True):
     LIVE-1: random jobs, pools, windows and faults, 700 seeds for each policy: every run ends, all
     sums are exact, the invariants hold; and one trace whose every packet is known. LIVE-2: each
     rule that is taken out is noticed. QUANT-1: block exponents of 2 to 64 workers do not overflow,
-    and their error is at most n / (2 f). With `xdp`, as root: XDP-1, an addition of 256 values takes
-    at most 300 ns and a swap at most 1.15 of it; XDP-2, one switch takes 0.5 million packets a
-    second. Times are of this machine and of this moment: run it alone.
+    and their error is at most n / (2 f). With `xdp`, as root: XDP-1, an addition of 256 values
+    takes at most 300 ns and a swap at most 1.15 of it; XDP-2, one switch takes 0.5 million packets
+    a second. Times are of this machine and of this moment: run it alone.
     """
     folder = Path(build)
     tests = {"LIVE-1": [("ina_property_test", "-InaControl.*"), ("ina_golden_trace_test", "*")],

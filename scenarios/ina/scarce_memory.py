@@ -52,10 +52,11 @@ def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
     Half of the jobs communicate twice as long as they compute, half compute twice as long; within
     each half one has `iterations`, the others up to four times as many. An iteration sums
     `fragments` packets of 256 values in eight buckets. Each job has a parameter server with a link
-    of its own; `ps4`, `atp4` and `esa4` are with as many servers as workers. M1: 4 workers of a job, links of 1 us. M2: 8 workers. M3: 4 workers, links of 4 us,
-    compute time 20 % shorter to 20 % longer; `jitter` says another share. Congestion control and
-    new indices after collisions are on. In each of `draws` runs the seed draws when a job starts
-    (within an iteration), which jobs are the long ones, jitter and retransmission timers.
+    of its own; `ps4`, `atp4` and `esa4` are with as many servers as workers. M1: 4 workers of a
+    job, links of 1 us. M2: 8 workers. M3: 4 workers, links of 4 us, compute time 20 % shorter to 20
+    % longer; `jitter` says another share. Congestion control and new indices after collisions are
+    on. In each of `draws` runs the seed draws when a job starts (within an iteration), which jobs
+    are the long ones, jitter and retransmission timers.
 
     `esa` and `atp` free a slot as their designs do, when the sum has left (ESA) and when the result
     comes back (ATP); `esa_ack` and `atp_completion` the other way round. `jct_s.<policy>.<slots>.8`
@@ -101,8 +102,8 @@ class Point:
 
 
 def measure(lab, mix, four, draws, ring):
-    """(system, memory or None) -> a Point of each draw. `four`: the same jobs with as many parameter
-    servers as workers."""
+    """(system, memory or None) -> a Point of each draw. `four`: the same jobs with as many
+    parameter servers as workers."""
     ina = {"allreduce": "ina"}
     found = {}
     plain = {"ring": (mix, {"allreduce": "ring", "transport": ring}), "ps": (mix, ina),

@@ -15,7 +15,8 @@ WINDOWS = (64, 32, 16, 8, 4)
 SLOTS = (8, 16, 32)
 COUNTS = (2, 4, 8, 16)  # of jobs
 # Each policy, and ESA with ATP's way to free slots.
-SYSTEMS = {"atp": {"policy": "atp", "dealloc": "ack"}, "esa_ack": {"policy": "esa", "dealloc": "ack"},
+SYSTEMS = {"atp": {"policy": "atp", "dealloc": "ack"},
+           "esa_ack": {"policy": "esa", "dealloc": "ack"},
            "esa": {"policy": "esa", "dealloc": "completion"}}
 USUAL = 64  # the window of scarce_memory.py, which ATP's and ESA's authors do not state
 
@@ -30,12 +31,12 @@ def windows(lab: ln.Lab, setting: Literal["M1", "M3"] = "M1",
     no more packets on their way would need, so a ratio at one window measures the window as much as
     the memory.
 
-    `jct_ms.<system>.<slots>.<window>` is a mean over `draws`; `slots_per_bdp.<slots>` the slots over
-    the sum of all jobs' bandwidth-delay products. `esa_over_atp.<slots>.64` is ATP's JCT over ESA's
-    at a window of 64, `….best` with each at the window at which it is fastest; `esa_ack_over_atp`
-    with ATP's deallocation. `jobs.<count>.…` are the same for 2, 4, 8 and 16 jobs with as many slots
-    as all products together. WIN-1, ours: at its own best window ESA is faster than ATP's best at
-    each memory, in both modes.
+    `jct_ms.<system>.<slots>.<window>` is a mean over `draws`; `slots_per_bdp.<slots>` the slots
+    over the sum of all jobs' bandwidth-delay products. `esa_over_atp.<slots>.64` is ATP's JCT over
+    ESA's at a window of 64, `….best` with each at the window at which it is fastest;
+    `esa_ack_over_atp` with ATP's deallocation. `jobs.<count>.…` are the same for 2, 4, 8 and 16
+    jobs with as many slots as all products together. WIN-1, ours: at its own best window ESA is
+    faster than ATP's best at each memory, in both modes.
     """
     table = {}
     mixes = {window: shared.Mix.of(setting, iterations, fragments, window, rate)

@@ -34,13 +34,16 @@ def test_scarce_memory(tmp_path):
     assert failed(report) == set()
     checks = {check.name for check in report.checks}
     assert {"ESA-1-above-1", "ESA-1-peak", "ESA-1-plausible", "ESA-2", "ESA-3-atp",
-            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "no-sum-error", "no-error"} <= checks
+            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "ATP-1-ps4", "no-sum-error", "no-error"} <= checks
     # Slots at 1/16, 1/8 … 8 of the windows of eight jobs.
-    for system in ("esa", "esa_ack", "atp", "atp_completion", "switchml"):
+    for system in ("esa", "esa_ack", "atp", "atp_completion", "atp4", "esa4", "switchml"):
         for slots in (32, 64, 128, 256, 512, 1024, 4096):
             assert found[f"jct_s.{system}.{slots}.8"] > 0
     assert found["jct_s.esa.32.8"] < found["jct_s.ring.0.8"] < found["jct_s.ps.0.8"]
     assert found["jct_s.atp.32.8"] > 1.2 * found["jct_s.atp.512.8"]
+    # As many servers as workers take what one cannot, and are as fast as the ring at the worst.
+    assert found["jct_s.ps4.0.8"] < 0.6 * found["jct_s.ps.0.8"]
+    assert found["jct_s.atp4.32.8"] < found["jct_s.atp.32.8"]
     assert found["esa_over_atp.best"] >= found["esa_over_atp.mean"] > 1
     assert found["sum_errors"] == 0
     assert found["bandwidth_delay_packets"] == pytest.approx(4.19, 0.01)
@@ -48,7 +51,7 @@ def test_scarce_memory(tmp_path):
     assert (directory / "jct_over_memory.png").stat().st_size > 20_000
     assert (directory / "jct_over_memory.svg").is_file()
     rows = list(csv.DictReader((directory / "jct.csv").open()))
-    assert len(rows) == 2 + 5 * 7 and all(float(row["jct_mean_s"]) > 0 for row in rows)
+    assert len(rows) == 3 + 7 * 7 and all(float(row["jct_mean_s"]) > 0 for row in rows)
 
 
 def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
@@ -78,7 +81,9 @@ def test_the_seed_draws_the_jobs(tmp_path):
 def test_ablations(tmp_path):
     report = go(tmp_path, "ablations", draws=1, iterations=1)
     found = figures(report)
-    assert {"ESA-5-full-is-best", "ESA-5-priority", "ESA-5-downgrade", "no-sum-error"} == {
+    orders = {f"ESA-5-order-{other}-esa_{mode}" for other in ("random", "inverted")
+              for mode in ("completion", "ack")}
+    assert orders | {"ESA-5-full-is-best", "ESA-5-priority", "ESA-5-downgrade", "no-sum-error"} == {
         check.name for check in report.checks}
     # One short draw is noise to the bars' few per cent; the larger effects show.
     assert "no-sum-error" not in failed(report)
@@ -88,7 +93,41 @@ def test_ablations(tmp_path):
         assert found[f"slower.esa_ack.prio_none_downgrade_off.{slots}"] > 1.05
         assert found[f"jct_s.atp_ack.congestion_control_off.{slots}"] > 0
     rows = list(csv.DictReader((tmp_path / "ablations" / "jct.csv").open()))
-    assert len(rows) == 2 * (9 + 8 + 3)
+    assert len(rows) == 2 * (11 + 10 + 3)
+
+
+def test_loss(tmp_path):
+    report = go(tmp_path, "loss", draws=1, repeat=2, large="1 MiB")
+    found, names = figures(report), {check.name for check in report.checks}
+    # Bars of ten seeds and ten iterations are noise in one of two.
+    assert {name.partition("-")[0] for name in failed(report)} <= {"LOSS"}
+    assert {"LOSS-1-all-0.1", "LOSS-1-server-1", "LOSS-1-placebo", "LOSS-2-switchml", "LOSS-3-esa",
+            "PLANES-1-two", "PLANES-1-esa"} <= names
+    for system in ("ring_mrc", "switchml", "atp", "esa"):
+        assert found[f"ms.{system}.all.1"] > found[f"ms.{system}.all.0"] > 0
+        assert found[f"planes_ms.{system}.2.0"] < 0.7 * found[f"planes_ms.{system}.1.0"]
+    for system in ("atp", "esa"):  # nothing is lost, so nothing is repaired
+        assert found[f"ms.{system}_no_repair.all.0"] == found[f"ms.{system}.all.0"]
+
+
+def test_windows(tmp_path):
+    report = go(tmp_path, "windows", draws=1, iterations=1, fragments=64)
+    found = figures(report)
+    assert "no-sum-error" not in failed(report)
+    for slots in (8, 16, 32):
+        for system in ("esa", "esa_ack"):
+            own, usual = (found[f"{system}_over_atp.{slots}.{at}"] for at in ("best", "64"))
+            best = found[f"best_window.atp.{slots}"], found[f"best_window.{system}.{slots}"]
+            assert own == pytest.approx(found[f"jct_ms.atp.{slots}.{best[0]:.0f}"]
+                                        / found[f"jct_ms.{system}.{slots}.{best[1]:.0f}"])
+            assert usual == pytest.approx(found[f"jct_ms.atp.{slots}.64"]
+                                          / found[f"jct_ms.{system}.{slots}.64"])
+    assert found["slots_per_bdp.32"] == pytest.approx(32 / (8 * 4.19), 0.01)
+
+
+def test_parts_says_what_is_not_built(tmp_path):
+    with pytest.raises(ln.UsageError, match="ina_property_test is not there; build it by cmake"):
+        go(tmp_path, "parts", build=str(tmp_path / "no"))
 
 
 def test_exact(tmp_path):

@@ -5,4 +5,5 @@ from . import naming as naming
 from . import neighbours as neighbours
 from . import sameness as sameness
 from . import scaling as scaling
+from . import sums as sums
 from . import watching as watching

@@ -21,6 +21,7 @@ KINDS = ("star", "star", "rails", "dumbbell", "two_tier", "two_tier", "three_tie
          "irregular", "irregular")
 # By these all traffic of two hosts goes one way: nothing is chosen by a hash or a turn.
 ONE_PATH = ("star", "dumbbell")
+OF_SUMS = ("star", "two_tier", "three_tier")  # those whose switches sum in random worlds
 PAYLOADS = ("256 B", "1024 B", "2048 B", "4096 B")
 DEFAULTS = {each.name: each.default for each in dataclasses.fields(HalfLink)}
 
@@ -61,7 +62,7 @@ def a_fabric(draw: Draw, kinds: Sequence[str] = KINDS, *, settings: bool = True,
 
 def _regular(draw: Draw, kind: str, common: dict[str, Any], up: dict[str, Any],
              ranks: int) -> Draft:
-    planes = draw.choice((1, 1, 1, 2, 4))
+    planes = draw.choice((1, 1, 1, 2, 3, 4))
     if kind in ("star", "rails"):
         return draft("star", hosts=max(ranks, draw.randint(2, 8)),
                      planes=1 if kind == "star" else draw.choice((2, 4)), **common)
@@ -76,7 +77,7 @@ def _regular(draw: Draw, kind: str, common: dict[str, Any], up: dict[str, Any],
                      order=draw.choice(("spread", "block")), **common, **up)
     if kind == "three_tier":
         leaves = draw.randint(1, 2)
-        return draft("clos.three_tier", planes=draw.choice((1, 1, 2)), pods=2,
+        return draft("clos.three_tier", planes=draw.choice((1, 1, 2, 3)), pods=2,
                      leaves_per_pod=leaves, aggs_per_pod=draw.randint(1, 2),
                      cores_per_agg=draw.randint(1, 2),
                      hosts_per_leaf=max(-(-ranks // (2 * leaves)), draw.randint(1, 2)),

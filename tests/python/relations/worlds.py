@@ -175,7 +175,7 @@ def a_world(relation: str, token: str, wants: Wants) -> World:
         return _of_experts(draw, wants, token, transport)
     sums = kind.endswith("/ina")
     fabric = fabrics.a_fabric(
-        draw, [each for each in wants.fabrics if not sums or each in ("star", "two_tier")],
+        draw, [each for each in wants.fabrics if not sums or each in fabrics.OF_SUMS],
         settings=wants.settings and not sums, ranks=2 * (1 + more),
         simple=wants.simple or sums)
     hosts = list(fabrics.build(fabric).hosts)

@@ -1,0 +1,49 @@
+"""Sums that switches make, and their parameter servers."""
+
+from __future__ import annotations
+
+from . import jobs
+from .drafts import Draft
+from .facts import differences, facts
+from .relation import Found, Trial, Unfit, relation
+from .worlds import Wants
+
+# Losses that a transport of sums mends by itself.
+MENDED = ("loss", "duplicate", "reorder")
+
+
+@relation(Wants(kinds=jobs.SUMS, faults=()))
+def repair_of_nothing(trial: Trial) -> Found:
+    """Where no packet is lost, none finds its slot taken and none is put out of one, results come
+    in order, and repairing gaps does nothing."""
+    base = trial.finished()
+    if base.drops() or base.counted("collide") or base.counted("preempt"):
+        raise Unfit("some sums went by the server")
+    own = {**trial.world.options.get("ina", {}), "gap_repair": False}
+    return differences(trial.facts, facts(trial.run(trial.world.with_options(ina=own))))
+
+
+@relation(Wants(kinds=jobs.SUMS, faults=MENDED))
+def one_server_of_several(trial: Trial) -> Found:
+    """A job with one parameter server, by number, is the job that says nothing of servers."""
+    counted = trial.world.with_jobs(
+        lambda job: job.change(servers=1) if job.get("allreduce") == "ina" else job)
+    return differences(trial.facts, facts(trial.run(counted)))
+
+
+@relation(Wants(kinds=jobs.SUMS, faults=MENDED))
+def sums_of_servers_are_exact(trial: Trial) -> Found:
+    """Whatever is lost, sent twice or overtaken, and however many servers a job has: no element of
+    a sum is wrong."""
+    own = any(call.get("policy") == "switchml" for call in trial.world.fabric)
+
+    def several(job: Draft) -> Draft:
+        if own or job.get("allreduce") != "ina":
+            return job  # SwitchML's roots are its servers
+        hosts = job.get("hosts")
+        most = len(hosts) if hosts else job.get("ranks") or job.get("workers")
+        return job.change(servers=trial.draw.randint(1, most))
+
+    found = trial.run(trial.world.with_jobs(several), payload=True)
+    return [f"job {i}: {part.data.wrong} elements are wrong" for i, part in enumerate(found.parts)
+            if part.data.wrong]
