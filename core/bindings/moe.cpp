@@ -103,17 +103,19 @@ void bind_moe(py::module_& m) {
       }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"), py::arg("fallback"))
       .def("set_circuits", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
                               const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
-                              std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
+                              std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
+                              std::uint64_t seed, bool all_dark,
                               std::int64_t drain_limit,
                               std::optional<AssignerFunction> assigner) {
         t.region(region).use_circuits(
             panel,
-            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, seed, all_dark,
+            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, ties, seed, all_dark,
                             drain_limit, first_port},
                            std::move(assigner)),
             nic_ports(nics));
       }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
-           py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
+           py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
+           py::arg("drain_limit_ps"),
            py::arg("assigner") = py::none(),
            "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
            "the order of the panel's ports from first_port on.")

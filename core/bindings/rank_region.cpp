@@ -43,7 +43,8 @@ void bind_rank_region(py::module_& m) {
            py::arg("demand"), py::arg("latency_ps"), "server_of: of each of the ranks.")
       .def("set_circuits", [](RankRegion& r, NodeId panel, const std::vector<std::pair<NodeId, PlanePort>>& nics,
                               panel::Port first_port, std::uint32_t servers, std::uint32_t alpha,
-                              std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
+                              std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
+                              std::uint64_t seed, bool all_dark,
                               std::int64_t drain_limit, std::optional<AssignerFunction> assigner,
                               const std::vector<PairRow>& pairs, std::int64_t crossing) {
         std::vector<moe::LightQueuePair> light;
@@ -51,11 +52,12 @@ void bind_rank_region(py::module_& m) {
           light.push_back({from, to, host, qp, number, plane_paths(wires)});
         }
         r.use_circuits(panel,
-                       region_options({servers, alpha, nics_of_server, rule, seed, all_dark, drain_limit, first_port},
+                       region_options({servers, alpha, nics_of_server, rule, ties, seed, all_dark, drain_limit, first_port},
                                       std::move(assigner)),
                        nic_ports(nics), std::move(light), ps(crossing));
       }, py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"), py::arg("servers"), py::arg("alpha"),
-           py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
+           py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
+           py::arg("drain_limit_ps"),
            py::arg("assigner") = py::none(), py::arg("pairs"), py::arg("crossing_ps"),
            "nics: (node, port) of each server's optical NICs, in the order of the panel's ports from first_port on. "
            "pairs: (from server, to server, node, queue pair, its number, its paths by wires) of what goes by light. "

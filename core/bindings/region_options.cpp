@@ -40,6 +40,7 @@ circuits::RegionOptions region_options(const RegionSettings& settings, std::opti
   o.nics = settings.nics_of_server;
   o.alpha = settings.alpha;
   o.rule = assigner ? circuits::Rule::skip : circuits::rule_named(settings.rule);
+  o.ties = circuits::ties_named(settings.ties);
   o.seed = settings.seed;
   o.all_dark = settings.all_dark;
   o.drain_limit = ps(settings.drain_limit_ps);

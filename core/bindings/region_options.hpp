@@ -16,6 +16,7 @@ using AssignerFunction =
 struct RegionSettings {
   std::uint32_t servers, alpha, nics_of_server;
   const std::string& rule;
+  const std::string& ties;
   std::uint64_t seed;
   bool all_dark;
   std::int64_t drain_limit_ps;

@@ -120,7 +120,7 @@ PortMap RegionController::plan(const Wanted& wanted) const {
   const Assignment found =
       wanted.any           ? assign(wanted.bytes, free, Rule::random, options_.seed + requests_)
       : options_.assigner ? options_.assigner(wanted.bytes, free)
-                          : assign(wanted.bytes, free, options_.rule, options_.seed + requests_);
+                          : assign(wanted.bytes, free, options_.rule, options_.seed + requests_, options_.ties);
   return map_ports(found, wanted.bytes, nics_, ports_, broken);
 }
 

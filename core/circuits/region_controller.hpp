@@ -53,6 +53,7 @@ class RegionWorld {
 struct RegionOptions {
   std::uint32_t servers = 0, nics = 8, alpha = 6;
   Rule rule = Rule::skip;
+  Ties ties = Ties::free;
   std::uint64_t seed = 0;                  // rule random adds the number of the request to it
   // If set, it replaces `rule`: it takes the demand and the free ports of each server and returns an assignment.
   std::function<Assignment(std::span<const std::uint64_t>, std::span<const std::uint32_t>)> assigner{};

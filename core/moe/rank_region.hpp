@@ -20,7 +20,7 @@ struct RankRegionOptions {
   std::vector<std::uint32_t> server_of;  // by rank of the region: its server
   Repatch repatch = Repatch::layer;
   FirstDispatch first_dispatch = FirstDispatch::block;  // block or reuse
-  circuits::Duplex duplex = circuits::Duplex::sum;
+  circuits::Duplex duplex = circuits::Duplex::max;
   Picoseconds latency = microseconds(10);  // time that a report takes to the controller, and its answer back
 };
 

@@ -38,7 +38,7 @@ struct WorkOptions {
   FirstDispatch first_dispatch = FirstDispatch::block;
   Repatch repatch = Repatch::layer;
   bool electrical_first = false;       // exchanges begin by the electrical fabric and do not wait for circuits
-  circuits::Duplex duplex = circuits::Duplex::sum;
+  circuits::Duplex duplex = circuits::Duplex::max;
   circuits::CopilotOptions copilot{};
 };
 

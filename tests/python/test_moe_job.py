@@ -31,6 +31,32 @@ def small(name: str = "mixnet", **values) -> tuple[ln.Fabric, ln.MoeJob]:
                             **(SMALL | {"matrix": "drift"} | values))
 
 
+def test_the_coldest_server_gets_circuits_by_default_and_none_in_the_first_reading():
+    """By the sum of both directions it seems to need none, though it sends as much as others."""
+    control, paper = ln.CircuitControl(), ln.CircuitControl(preset="paper")
+    assert (control.demand, control.ties) == ("max", "free")
+    assert (paper.demand, paper.ties) == ("sum", "index")
+    assert ln.CircuitControl(preset="paper", demand="max").demand == "max"
+    took = {}
+    for name, values in (("default", {}), ("sum", {"demand": "sum"}), ("wires", None)):
+        fabric, job = small("fattree" if values is None else "mixnet", exchange="64 MiB",
+                            control=values or {}, profile="ideal")
+        took[name] = lasted(ln.run(fabric, job, model="fluid"))
+    assert took["default"] - took["wires"] < 0.8 * (took["sum"] - took["wires"])
+
+
+def test_servers_that_are_equal_share_the_panel():
+    took = {}
+    for ties in ("free", "index"):
+        fabric, job = small("mixnet", exchange="64 MiB", control={"ties": ties}, profile="ideal",
+                            fabric={"eps": "lumped"}, matrix=[[4096] * 8] * 8)
+        took[ties] = lasted(ln.run(fabric, job, model="fluid"))
+    fabric, job = small("fattree", exchange="64 MiB", matrix=[[4096] * 8] * 8)
+    even = lasted(ln.run(fabric, job, model="fluid"))
+    # Of 8 servers each sends to 7; six circuits are six of eight NICs.
+    assert took["free"] < 1.2 * even and took["index"] > 2 * even
+
+
 def lasted(r) -> float:
     return sum(each.end_ps - each.begin_ps for each in r.experts.rounds) / 1e12
 

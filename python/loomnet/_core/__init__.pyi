@@ -1262,6 +1262,7 @@ class MoeTraffic:
         first_port: int,
         nics_of_server: int,
         rule: str,
+        ties: str,
         seed: int,
         all_dark: bool,
         drain_limit_ps: int,
@@ -1553,6 +1554,7 @@ class RankRegion:
         alpha: int,
         nics_of_server: int,
         rule: str,
+        ties: str,
         seed: int,
         all_dark: bool,
         drain_limit_ps: int,
@@ -1883,6 +1885,7 @@ def assign_circuits(
     free: collections.abc.Sequence[int],
     rule: str,
     seed: int = 0,
+    ties: str = "free",
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """
     Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.

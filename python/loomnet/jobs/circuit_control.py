@@ -24,9 +24,12 @@ class CircuitControl(Spec):
     10.1145/3718958.3750465).
 
     `rule`: which servers get circuits: "skip", "literal", "htsim", "share", "random", or a class
-    registered by @ln.plugin.assignment. `demand`: what two servers exchange, the "sum" of both
-    directions or the busier, "max". `split`: a pair's bytes go by its circuits, if it has one
-    ("all_or_nothing"), or are divided so that circuits and wires end together ("weighted").
+    registered by @ln.plugin.assignment. `demand`: what two servers exchange, the busier direction
+    ("max") or the "sum" of both, by which the server of the coldest experts, which sends as much as
+    any other, seems to need little. `ties`: which of pairs with equal demand comes first: the one
+    with a server that has most "free" ports, or the one with the lowest numbers ("index"). `split`:
+    a pair's bytes go by its circuits, if it has one ("all_or_nothing"), or are divided so that
+    circuits and wires end together ("weighted").
     `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of the
     gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
     attention computes. `repatch`: for every "layer", when an "iteration" begins, "once" after the
@@ -36,13 +39,15 @@ class CircuitControl(Spec):
     once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
     "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
-    "paper" has dark_scope "all" and members "lumped", as the publication's simulator; what is given
-    beside it holds.
+    "paper" has dark_scope "all" and members "lumped", as the publication's simulator, and demand
+    "sum" and ties "index", as we first read the publication, so that figures of that reading can be
+    repeated; what is given beside it holds.
     """
 
     preset: Literal["paper"] | None = None
     rule: StrictStr = "skip"
-    demand: Literal["sum", "max"] = "sum"
+    demand: Literal["sum", "max"] = "max"
+    ties: Literal["free", "index"] = "free"
     split: Literal["all_or_nothing", "weighted"] = "all_or_nothing"
     fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block"
     repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer"
@@ -58,7 +63,7 @@ class CircuitControl(Spec):
     @constructor
     def __init__(
         self, *, preset: Literal["paper"] | None = None, rule: str = "skip",
-        demand: Literal["sum", "max"] = "sum",
+        demand: Literal["sum", "max"] = "max", ties: Literal["free", "index"] = "free",
         split: Literal["all_or_nothing", "weighted"] = "all_or_nothing",
         fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block",
         repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer",
@@ -81,5 +86,6 @@ class CircuitControl(Spec):
     @classmethod
     def _preset(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("preset") == "paper":
-            return {"dark_scope": "all", "members": "lumped"} | values
+            return {"dark_scope": "all", "members": "lumped", "demand": "sum",
+                    "ties": "index"} | values
         return values

@@ -197,7 +197,7 @@ class RankRegions:
         core.set_circuits(
             engine.node(panel), nics, first_port=first, servers=self.size, alpha=alpha,
             nics_of_server=len(self._host(self._servers.hosts[0]).ports), rule=control.rule,
-            seed=engine.seed + region, all_dark=control.dark_scope == "all",
+            ties=control.ties, seed=engine.seed + region, all_dark=control.dark_scope == "all",
             drain_limit_ps=control.drain.count, pairs=self._pairs[region],
             crossing_ps=self._crossing(panel))
         if region == 0:
