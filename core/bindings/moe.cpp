@@ -37,7 +37,7 @@ moe::GateCounts gate_counts(const Counts6& counts) {
 }
 
 py::tuple times(const moe::WorkTimes& t) {
-  return py::make_tuple(t.exposed.count, t.exchanging.count, t.computing.count);
+  return py::make_tuple(t.waiting.count, t.exchanging.count, t.computing.count);
 }
 
 std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vector<std::uint32_t>& degrees,
@@ -152,13 +152,15 @@ void bind_moe(py::module_& m) {
         return spans_array(spans_from(t.iterations(), since));
       }, py::arg("since") = 0, kSpansDoc)
       .def("iterations", [](const MoeTraffic& t) {
-        Rows<py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
+        Rows<py::int_, py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
         for (const auto& i : t.iterations()) {
-          out.append(py::make_tuple(i.begin.count, i.end.count, times(i.mean), times(i.most), i.optical, i.electrical));
+          out.append(py::make_tuple(i.begin.count, i.end.count, i.exposed.count, times(i.mean), times(i.most), i.optical,
+                                    i.electrical));
         }
         return out;
-      }, "[(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the "
-         "picoseconds exposed to missing circuits, exchanging and computing.")
+      }, "[(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in "
+         "the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, "
+         "exchanging and computing.")
       .def("failures", [](const MoeTraffic& t) {
         Rows<py::int_, py::int_, py::int_, py::str> out;
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));

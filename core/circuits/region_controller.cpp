@@ -80,6 +80,7 @@ void RegionController::settle(Picoseconds now) {
   const PortMap before = ports_;
   const std::set<ServerPair> moved = look();
   if (moved.empty()) return;
+  disturbed_ = true;
   hold(moved, now);
   const Picoseconds lit = std::max(world_.lit_from(now), now);
   tell(Kind::outside, now, circuits_between(before, ports_), lit - now);
@@ -132,6 +133,10 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
   }
   advance(now);
   if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
+  if (turns_back(key, bytes, any)) {
+    (next_ ? next_->key : wanted_.key) = key;
+    return;
+  }
   Wanted wanted{key, {bytes.begin(), bytes.end()}, any};
   if (state_ != State::live) {
     (void)plan(wanted);          // a demand that cannot be assigned throws here, to its caller
@@ -141,11 +146,19 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
   take(std::move(wanted), now);
 }
 
+bool RegionController::turns_back(const DemandKey& key, std::span<const std::uint64_t> bytes, bool any) const {
+  if (!next_ && (!assigned_ || disturbed_)) return false;
+  const Wanted& last = next_ ? *next_ : wanted_;
+  return key.backward && !last.key.backward && !last.key.guessed && last.key.layer == key.layer && !last.any && !any &&
+         std::ranges::equal(last.bytes, bytes);
+}
+
 void RegionController::take(Wanted wanted, Picoseconds now) {
   std::set<ServerPair> affected = look();
   PortMap planned = plan(wanted);  // throws before anything has changed
   wanted_ = std::move(wanted);
   assigned_ = true;
+  disturbed_ = false;
   planned_ = std::move(planned);
   for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
     if (planned_.peer[port] == ports_.peer[port] && !options_.all_dark) continue;
@@ -205,6 +218,7 @@ void RegionController::apply(Picoseconds now) {
     } catch (const std::exception& error) {
       // The panel refused and is unchanged, so held transfers continue by the old circuits.
       refusal_ = error.what();
+      disturbed_ = true;
       tell(Kind::fail, now, count);
       planned_ = ports_;
       return go_live(now);

@@ -80,7 +80,8 @@ class RegionController {
   RegionController(const RegionOptions& options, RegionWorld& world);
 
   // Asks for circuits. `bytes` is what pairs of servers exchange: entry i * servers + j, symmetrical. Does nothing
-  // where the circuits of this key are patched already or are being patched. `any`: the rule is random, whatever the
+  // where the circuits of this key are patched already or are being patched, or, for a layer's backward pass, those of
+  // its forward pass with the same demand: the last layer of a stage is patched once for both. `any`: the rule is random, whatever the
   // demand. Throws std::invalid_argument.
   void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any = false);
   // To be called when a packet or transfer that in_flight() counts has arrived: the drain may be over.
@@ -111,6 +112,8 @@ class RegionController {
     std::vector<std::uint64_t> bytes;
     bool any = false;
   };
+  // Whether a backward pass of this demand comes right after the forward pass of its layer, whose circuits it takes.
+  bool turns_back(const DemandKey& key, std::span<const std::uint64_t> bytes, bool any) const;
   std::set<ServerPair> look();
   void settle(Picoseconds now);
   ServerPair pair_of(std::size_t port, std::size_t other) const;  // of ports of the region
@@ -128,6 +131,7 @@ class RegionController {
   ServerNics nics_;
   State state_ = State::live;
   bool assigned_ = false;  // there has been a demand
+  bool disturbed_ = false;  // since then another client has changed circuits, or the panel has refused it
   bool panel_works_ = true;
   std::vector<std::uint8_t> broken_server_, broken_port_;
   Wanted wanted_;

@@ -80,6 +80,7 @@ void RegionWork::begin(std::uint32_t iteration, Picoseconds now) {
   iteration_ = iteration;
   task_ = 0;
   times_ = {};
+  exposed_ = {};
   std::ranges::fill(inputs_, shape_.stage(region_) == 0 ? 1 : 0);
   const std::vector<std::uint64_t> last = std::exchange(demanded_, {});
   for (auto& each : loads_) each.assign(shape_.experts, 0);
@@ -87,9 +88,11 @@ void RegionWork::begin(std::uint32_t iteration, Picoseconds now) {
   next_task(now);
 }
 
-void RegionWork::input(std::uint32_t micro_batch, bool backward, Picoseconds now) {
+void RegionWork::input(std::uint32_t micro_batch, bool backward, Picoseconds exposed, Picoseconds now) {
   inputs_.at(micro_batch) |= backward ? 2 : 1;
-  if (step_ == Step::input) start_task(now);
+  if (step_ != Step::input || task().micro_batch != micro_batch || task().backward != backward) return;
+  exposed_ = exposed;  // the region was waiting for this input, so the sender's chain of work is the longer one
+  start_task(now);
 }
 
 void RegionWork::next_task(Picoseconds now) {
@@ -221,7 +224,8 @@ bool RegionWork::may_exchange() const {
 void RegionWork::try_exchange(Picoseconds now) {
   if (!waiting_ || !may_exchange()) return;
   waiting_ = false;
-  times_.exposed += now - since_;
+  times_.waiting += now - since_;
+  exposed_ += now - since_;
   if (now > since_) note(Span::Kind::blocked, since_, now);
   gathering_ = now;
   std::vector<std::uint64_t> out(shape_.servers()), in(shape_.servers()), inside(shape_.servers());

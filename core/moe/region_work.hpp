@@ -44,7 +44,7 @@ struct WorkOptions {
 
 // Of one region in one iteration.
 struct WorkTimes {
-  Picoseconds exposed{};    // waiting for circuits while nothing else was missing
+  Picoseconds waiting{};    // for circuits while nothing else was missing
   Picoseconds exchanging{}; // in all-to-alls, including that waiting
   Picoseconds computing{};
 };
@@ -82,7 +82,11 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
 
   void begin(std::uint32_t iteration, Picoseconds now);
   // A micro-batch's input has arrived: activations of the stage before or, backward, gradients of the stage behind.
-  void input(std::uint32_t micro_batch, bool backward, Picoseconds now);
+  // `exposed`: of the region that has sent it, when it did.
+  void input(std::uint32_t micro_batch, bool backward, Picoseconds exposed, Picoseconds now);
+  // What waits for circuits have cost this region so far in the iteration: those in the longest chain of work, of this
+  // and of other regions, that it had to wait for.
+  Picoseconds exposed() const { return exposed_; }
 
   const WorkTimes& times() const { return times_; }  // of the iteration at hand
   void keep_spans(std::size_t most) { most_spans_ = most; }
@@ -139,6 +143,7 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   Picoseconds scatter_{}, inside_{};
   std::vector<GpuFlow> flows_;
   std::vector<std::uint8_t> inputs_;  // by micro-batch, bits: 1 forward's input has arrived, 2 backward's has
+  Picoseconds exposed_{};
   std::vector<std::uint64_t> demanded_;  // of all layers of the iteration at hand
   std::vector<std::unique_ptr<circuits::Copilot>> copilots_;  // by layer
   std::vector<std::vector<double>> loads_;                    // by layer, of the iteration at hand

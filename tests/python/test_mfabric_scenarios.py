@@ -46,7 +46,8 @@ def test_published_iteration_times_of_the_first_point(tmp_path):
     assert not checks["S1"].ok and "without that the ratio is 1.1" in str(checks["S1"].reason)
     assert checks["S1"].published == pytest.approx(1.454 / 1.374)
     rows = {row.name: row.value for row in report.rows}
-    assert rows["S1-exposed"] == pytest.approx(56 * 0.025, rel=0.25)  # 7 layers x 8 micro-batches
+    # 7 layers x 8 micro-batches of a stage, and the stages that wait for one another.
+    assert 56 * 0.025 < rows["S1-exposed"] == pytest.approx(2.3 * 56 * 0.025, rel=0.1)
     assert rows["S1-without-exposed"] == pytest.approx(1.454 / 1.374, rel=0.1)
     assert (tmp_path / "run" / "headline.png").stat().st_size > 10_000
 

@@ -1247,9 +1247,9 @@ class MoeTraffic:
         [(region, server, at_ps, message)]
         """
 
-    def iterations(self) -> list[tuple[int, int, typing.Any, typing.Any, int, int]]:
+    def iterations(self) -> list[tuple[int, int, int, typing.Any, typing.Any, int, int]]:
         """
-        [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
+        [(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, exchanging and computing.
         """
 
     def keep_spans(self, region: int, most: int) -> None: ...

@@ -43,6 +43,11 @@ class MoeModel:
         """Of one expert of one layer: three matrices, as SwiGLU has them."""
         return 3 * self.hidden * self.ffn
 
+    @property
+    def common_parameters(self) -> int:
+        """Of one layer: those that every token takes, attention's and the shared expert's."""
+        return self.attention_parameters + 3 * self.hidden * self.shared
+
     def experts_share(self, sequence: int) -> float:
         """Share of the experts in a layer's floating-point operations; attention looks at half of
         the sequence on average."""

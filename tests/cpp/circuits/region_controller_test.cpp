@@ -138,6 +138,44 @@ TEST(RegionController, TheWholeRegionGoesDarkWhereThatIsAsked) {
   EXPECT_EQ(world.held.size(), 23u);
 }
 
+TEST(RegionController, TheLastLayersBackwardPassTakesItsForwardPasssCircuits) {
+  World world;
+  RegionOptions whole = options();
+  whole.all_dark = true;
+  RegionController controller(whole, world);
+  controller.demand(layer(6), kDemand, {});
+  const DemandKey back = {0, 6, 0, true}, other = {0, 6, 3, true}, lower = {0, 5, 0, true};
+  controller.demand(back, kDemand, {});  // while the panel is dark
+  EXPECT_FALSE(controller.ready(back));
+  controller.advance(milliseconds(25));
+  EXPECT_TRUE(controller.ready(back));
+  EXPECT_EQ(world.patches, 1);
+  controller.demand(lower, kDemand, milliseconds(30));
+  EXPECT_EQ(world.patches, 2) << "another layer's, with the same demand";
+  controller.advance(milliseconds(60));
+  controller.demand(layer(6), kDemand, milliseconds(60));
+  controller.advance(milliseconds(90));
+  controller.demand(other, kDemand, milliseconds(90));  // of another micro-batch with the same demand
+  EXPECT_TRUE(controller.ready(other));
+  EXPECT_EQ(world.patches, 3);
+  controller.demand(layer(6), kDemand, milliseconds(90));
+  EXPECT_EQ(world.patches, 4) << "a forward pass";
+  controller.advance(milliseconds(120));
+  controller.demand(other, turned(1), milliseconds(120));
+  EXPECT_EQ(world.patches, 5) << "another demand";
+}
+
+TEST(RegionController, ABackwardPassIsPatchedWhereTheForwardPasssCircuitsWereNot) {
+  World world;
+  RegionController controller(options(), world);
+  world.answers = false;
+  controller.demand(layer(6), kDemand, {});
+  EXPECT_EQ(world.patches, 0);
+  world.answers = true;
+  controller.demand({0, 6, 0, true}, kDemand, milliseconds(1));
+  EXPECT_EQ(world.patches, 1);
+}
+
 TEST(RegionController, OnlyWhatChangesIsHeldAndDark) {
   World world;
   RegionController controller(options(), world);

@@ -251,8 +251,8 @@ class RankRegions:
             for each in found.waits:
                 if begin < each.at_ps + each.exposed_ps <= end:
                     waited[each.region] += each.exposed_ps
-            found.rounds.append(ExpertRound(begin, end, sum(waited) // found.regions, max(waited),
-                                            None, None, None, None))
+            found.rounds.append(ExpertRound(begin, end, max(waited), sum(waited) // found.regions,
+                                            max(waited), None, None, None, None))
         return found
 
     def refusal(self) -> str | None:

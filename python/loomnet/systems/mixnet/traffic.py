@@ -267,9 +267,9 @@ class MoeTraffic:
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
         found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))
-        for begin, end, mean, most, optical, electrical in core.iterations():
-            found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
-                                            mean[2], optical, electrical))
+        for begin, end, exposed, mean, most, optical, electrical in core.iterations():
+            found.rounds.append(ExpertRound(begin - origin, end - origin, exposed, mean[0], most[0],
+                                            mean[1], mean[2], optical, electrical))
         for region in self.patched:
             driver = core.driver(region)
             found.patches += driver.patches
