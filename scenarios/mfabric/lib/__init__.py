@@ -3,6 +3,13 @@ its baselines, TopoOpt's links, Copilot and pictures."""
 
 from .comparison import BASELINES as BASELINES
 from .comparison import compared as compared
+from .constants import MODELS as MODELS
+from .constants import PEAK as PEAK
+from .constants import SIMULATOR as SIMULATOR
+from .constants import Fit as Fit
+from .constants import compute_of as compute_of
+from .constants import fitted as fitted
+from .constants import operations_per_second as operations_per_second
 from .copilot import Copilot as Copilot
 from .figures import circuits_figure as circuits_figure
 from .figures import strip_figure as strip_figure
