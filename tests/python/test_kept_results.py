@@ -41,7 +41,7 @@ def test_older_runs_lose_their_series_and_keep_their_figures(little, tmp_path):
         assert list(lab.results) == ["r0", "r1", "r2"] and "r1" in lab.results
         with pytest.raises(ln.UsageError, match='run "r0": hosts was let go when later runs'):
             print(lab.results["r0"].data.hosts)
-        with pytest.raises(ln.UsageError, match="hold the result that lab.run"):
+        with pytest.raises(ln.UsageError, match=r"hold the result that lab\.run"):
             print(lab.results["r1"].flows)
         assert lab.results["r2"].data.hosts
 

@@ -13,4 +13,12 @@ from .constants import operations_per_second as operations_per_second
 from .copilot import Copilot as Copilot
 from .figures import circuits_figure as circuits_figure
 from .figures import strip_figure as strip_figure
+from .readings import ASSIGNMENTS as ASSIGNMENTS
+from .readings import DELAY_TEXT as DELAY_TEXT
+from .readings import DELAYS as DELAYS
+from .readings import Reading as Reading
+from .readings import agreement_table as agreement_table
+from .readings import near as near
+from .readings import ratio_table as ratio_table
+from .readings import readings as readings
 from .topoopt import topoopt_links as topoopt_links
