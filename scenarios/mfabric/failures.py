@@ -22,7 +22,8 @@ WHY = {"": "all pairs of servers ask for the same: by number the last server get
        "-max": "the pairs without a circuit are a flow each over two wires of a server; where two "
                "flows meet by their hashes they set the pace, before a failure as after it"}
 ALONE = "the broken server's bytes all go by its two wires, of eight NICs"
-SPARE = "the spare's bytes share the electrical port of the failed GPU's server"
+SPARE = ("the spare's bytes find room in wires, which end before the hottest circuit; other hashes "
+         "of its flows move an iteration by less than a thousandth")
 
 
 class Runs:

@@ -72,7 +72,12 @@ def test_a_constant_that_no_gpu_has_carries_no_bar():
     assert kinds == {"S13-25us": "figure", "S13-simulator-25us": "check"}
 
 
-def test_constants_are_their_fits():
+def test_a_models_constant_is_what_is_fitted(tmp_path):
+    report = run("constants", tmp_path, models="mixtral_8x22b")
+    assert verdicts(report) == {"mixtral_8x22b.row_sum-is-its-fit": True}
+
+
+def test_a_fit_finds_the_constant_that_made_the_times():
     """A straight line through two constants' times is fitted; what is added to all times by links
     of other rates is found again."""
     mfabric = lib("mfabric")
