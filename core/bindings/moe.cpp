@@ -16,12 +16,6 @@ using moe::MoeTraffic;
 using WayRow = std::tuple<NodeId, NodeId, QpNumber>;
 using Counts6 = py::array_t<std::uint32_t, py::array::c_style | py::array::forcecast>;
 
-moe::Split split_named(const std::string& name) {
-  if (name == "all_or_nothing") return moe::Split::all_or_nothing;
-  if (name == "weighted") return moe::Split::weighted;
-  throw py::value_error("moe: split \"" + name + "\" is none of all_or_nothing, weighted");
-}
-
 std::vector<moe::Way> ways(const std::vector<WayRow>& rows) {
   std::vector<moe::Way> found;
   for (const auto& [source, destination, qp] : rows) found.push_back({source, destination, qp});
@@ -64,8 +58,8 @@ std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vecto
   c.exchange.split = split_named(exchange["split"].cast<std::string>());
   c.exchange.electrical_first = c.work.electrical_first;
   c.exchange.even = exchange["even"].cast<bool>();
-  c.exchange.circuit_rate = exchange["circuit_bps"].cast<double>();
-  c.exchange.electrical_rate = exchange["electrical_bps"].cast<double>();
+  c.exchange.rates.circuit = exchange["circuit_bps"].cast<double>();
+  c.exchange.rates.electrical = exchange["electrical_bps"].cast<double>();
   c.activations = activations;
   c.gradients = gradients;
   c.iterations = iterations;

@@ -26,7 +26,12 @@ moe::FirstDispatch first_dispatch_named(const std::string& name) {
 moe::Repatch repatch_named(const std::string& name) {
   using enum moe::Repatch;
   return named<moe::Repatch>("moe: repatch", name,
-                             {{"layer", layer}, {"iteration", iteration}, {"once", once}, {"never", never}});
+                             {{"layer", layer}, {"worthwhile", worthwhile}, {"iteration", iteration}, {"once", once}, {"never", never}});
+}
+
+circuits::Split split_named(const std::string& name) {
+  using enum circuits::Split;
+  return named<circuits::Split>("moe: split", name, {{"all_or_nothing", all_or_nothing}, {"weighted", weighted}});
 }
 
 circuits::Duplex duplex_named(const std::string& name) {

@@ -28,6 +28,7 @@ std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePor
 
 moe::FirstDispatch first_dispatch_named(const std::string& name);
 moe::Repatch repatch_named(const std::string& name);
+circuits::Split split_named(const std::string& name);
 circuits::Duplex duplex_named(const std::string& name);
 
 struct RegionEventRow {

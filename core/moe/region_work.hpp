@@ -25,6 +25,7 @@ enum class FirstDispatch : std::uint8_t {
 
 enum class Repatch : std::uint8_t {
   layer,      // for each layer, forward and backward
+  worthwhile, // the same, but only where it saves more time than it costs
   iteration,  // when an iteration begins, for the sum of the exchanges of the one before
   once,       // after the first iteration, for the sum of its exchanges
   never,
@@ -109,6 +110,10 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
 
   const Task& task() const { return order_[task_]; }
   circuits::Tokens tokens(std::uint32_t layer) const;
+  bool asks_by_layer() const {
+    return driver_ && (options_.repatch == Repatch::layer || options_.repatch == Repatch::worthwhile);
+  }
+  circuits::Use use(const circuits::Tokens& tokens, bool backward, std::uint32_t layer, bool guessed) const;
   circuits::DemandKey key(bool backward, std::uint32_t layer) const;
   void next_task(Picoseconds now);
   void start_task(Picoseconds now);

@@ -12,6 +12,8 @@ from loomnet.base.errors import UsageError
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Time
 
+Repatch = Literal["layer", "worthwhile", "iteration", "once", "never", "rotor"]
+
 
 def _some_time(value: Time) -> Time:
     if value.count < 0:
@@ -32,10 +34,11 @@ class CircuitControl(Spec):
     circuits and wires end together ("weighted").
     `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of the
     gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
-    attention computes. `repatch`: for every "layer", when an "iteration" begins, "once" after the
-    first, "never", or "rotor": circuits rotate through all pairs of servers whatever the demand, a
-    `slot` each and dark for the panel's time between two, and experts' bytes take these alone
-    (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at
+    attention computes. `repatch`: for every "layer"; for a layer where that is "worthwhile": its
+    all-to-alls save more than the part of the dark time that nothing hides (ours); when an
+    "iteration" begins, "once" after the first, "never", or "rotor": circuits rotate through all
+    pairs of servers whatever the demand, a `slot` each and dark for the panel's time between two,
+    and experts' bytes take these alone (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at
     once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
     "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
@@ -50,7 +53,7 @@ class CircuitControl(Spec):
     ties: Literal["free", "index"] = "free"
     split: Literal["all_or_nothing", "weighted"] = "all_or_nothing"
     fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block"
-    repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer"
+    repatch: Repatch = "layer"
     slot: Annotated[Time, AfterValidator(_some_time)] = given(
         default=Time("200 us"), converter=Time)
     eps_during_dark: Literal["hold", "eps_first"] = "hold"
@@ -66,7 +69,7 @@ class CircuitControl(Spec):
         demand: Literal["sum", "max"] = "max", ties: Literal["free", "index"] = "free",
         split: Literal["all_or_nothing", "weighted"] = "all_or_nothing",
         fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block",
-        repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer",
+        repatch: Repatch = "layer",
         slot: Time | str = "200 us", eps_during_dark: Literal["hold", "eps_first"] = "hold",
         dark_scope: Literal["changed", "all"] = "changed", drain: Time | str = "10 ms",
         members: Literal["links", "lumped"] = "links", copilot_records: int = 16,
@@ -80,6 +83,17 @@ class CircuitControl(Spec):
             if self.split != "all_or_nothing" or self.eps_during_dark != "hold":
                 raise UsageError('CircuitControl: repatch="rotor" sends by circuits alone; leave '
                                  "split and eps_during_dark out")
+        return self
+
+    @model_validator(mode="after")
+    def _worthwhile(self) -> CircuitControl:
+        if self.repatch == "worthwhile":
+            if self.eps_during_dark != "hold":
+                raise UsageError('CircuitControl: repatch="worthwhile" weighs what all-to-alls wait '
+                                 'for circuits: leave eps_during_dark at "hold"')
+            if self.fp_dispatch == "random":
+                raise UsageError('CircuitControl: repatch="worthwhile" patches for a demand, which '
+                                 "a random guess has not: give another fp_dispatch")
         return self
 
     @model_validator(mode="before")

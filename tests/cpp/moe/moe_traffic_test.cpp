@@ -277,13 +277,6 @@ TEST(Moe, TheSameSeedGivesTheSameEvents) {
   }
 }
 
-TEST(Moe, WeightedSecondsWhereNothingCanCarry) {
-  const std::vector<std::uint64_t> bytes{0, 10, 0, 0};
-  const std::vector<std::uint32_t> none(4);
-  EXPECT_EQ(weighted_seconds(2, bytes, none, 1e9, 0), HUGE_VAL);
-  EXPECT_NEAR(weighted_seconds(2, bytes, none, 1e9, 80), 1, 1e-9);
-}
-
 TEST(Moe, RefusesShapesAndCountsThatDoNotFit) {
   Network network(1);
   for (int i = 0; i < 8; ++i) network.add_host(1);

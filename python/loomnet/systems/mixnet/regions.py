@@ -61,9 +61,9 @@ class ServerRanks:
             return "null"
         return json.dumps({"size": self.size, "optical": self.optical, "reuses": reuses,
                            "electrical": self.electrical, "regions": regions * self.size,
-                           "rates": self._rates() if weighted else None})
+                           "rates": self.rates() if weighted else None})
 
-    def _rates(self) -> tuple[int, int]:
+    def rates(self) -> tuple[int, int]:
         """Bits per second of a circuit, and of a server's electrical NICs together."""
         plan = self._engine.plan
         first = plan.hosts[self.hosts[0]]
@@ -188,10 +188,12 @@ class RankRegions:
     def _region(self, region: int, bridges: Sequence[Any]) -> Any:
         each = self.size * self._servers.size
         control, engine = self.control, self._engine
+        circuit, electrical = map(float, self._servers.rates())
         core = _core.RankRegion(
             engine.network, region=region, ranks=list(bridges[region * each:(region + 1) * each]),
             server_of=[rank // self._servers.size for rank in range(each)], repatch=control.repatch,
-            fp_dispatch=control.fp_dispatch, demand=control.demand, latency_ps=REPORT_LATENCY_PS)
+            fp_dispatch=control.fp_dispatch, demand=control.demand, split=control.split,
+            circuit_bps=circuit, electrical_bps=electrical, latency_ps=REPORT_LATENCY_PS)
         panel, first, nics = self._places[region]
         alpha = self._servers.alpha
         core.set_circuits(
