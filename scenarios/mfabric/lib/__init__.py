@@ -1,6 +1,10 @@
 """What the experiments with MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) need beside Loomnet:
-its baselines, TopoOpt's links, Copilot and pictures."""
+its baselines, demands, TopoOpt's links, Copilot, closed forms of when to patch, and pictures."""
 
+from .closed_form import CHOICES as CHOICES
+from .closed_form import Game as Game
+from .closed_form import game as game
+from .closed_form import played as played
 from .comparison import BASELINES as BASELINES
 from .comparison import compared as compared
 from .constants import MODELS as MODELS
@@ -11,6 +15,10 @@ from .constants import compute_of as compute_of
 from .constants import fitted as fitted
 from .constants import operations_per_second as operations_per_second
 from .copilot import Copilot as Copilot
+from .demands import bursts as bursts
+from .demands import mixed as mixed
+from .demands import moving_pairs as moving_pairs
+from .demands import recorded as recorded
 from .figures import circuits_figure as circuits_figure
 from .figures import strip_figure as strip_figure
 from .readings import ASSIGNMENTS as ASSIGNMENTS

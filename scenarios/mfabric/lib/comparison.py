@@ -41,6 +41,7 @@ BASELINES = {
     "reuse": Baseline("mixnet", "mixnet", {"fp_dispatch": "reuse"}),
     "copilot": Baseline("mixnet", "mixnet", {"fp_dispatch": "copilot"}),
     "guess": Baseline("mixnet", "mixnet", {"fp_dispatch": "random"}),
+    "worthwhile": Baseline("mixnet", "mixnet", {"repatch": "worthwhile"}),
     "iteration": Baseline("mixnet", "mixnet", {"repatch": "iteration"}),
     "oneshot": Baseline("mixnet", "mixnet", {"repatch": "once"}),
     "random": Baseline("mixnet", "mixnet", {"repatch": "never"}),
