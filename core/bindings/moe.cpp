@@ -16,12 +16,6 @@ using moe::MoeTraffic;
 using WayRow = std::tuple<NodeId, NodeId, QpNumber>;
 using Counts6 = py::array_t<std::uint32_t, py::array::c_style | py::array::forcecast>;
 
-moe::Split split_named(const std::string& name) {
-  if (name == "all_or_nothing") return moe::Split::all_or_nothing;
-  if (name == "weighted") return moe::Split::weighted;
-  throw py::value_error("moe: split \"" + name + "\" is none of all_or_nothing, weighted");
-}
-
 std::vector<moe::Way> ways(const std::vector<WayRow>& rows) {
   std::vector<moe::Way> found;
   for (const auto& [source, destination, qp] : rows) found.push_back({source, destination, qp});
@@ -37,7 +31,7 @@ moe::GateCounts gate_counts(const Counts6& counts) {
 }
 
 py::tuple times(const moe::WorkTimes& t) {
-  return py::make_tuple(t.exposed.count, t.exchanging.count, t.computing.count);
+  return py::make_tuple(t.waiting.count, t.exchanging.count, t.computing.count);
 }
 
 std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vector<std::uint32_t>& degrees,
@@ -64,8 +58,8 @@ std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vecto
   c.exchange.split = split_named(exchange["split"].cast<std::string>());
   c.exchange.electrical_first = c.work.electrical_first;
   c.exchange.even = exchange["even"].cast<bool>();
-  c.exchange.circuit_rate = exchange["circuit_bps"].cast<double>();
-  c.exchange.electrical_rate = exchange["electrical_bps"].cast<double>();
+  c.exchange.rates.circuit = exchange["circuit_bps"].cast<double>();
+  c.exchange.rates.electrical = exchange["electrical_bps"].cast<double>();
   c.activations = activations;
   c.gradients = gradients;
   c.iterations = iterations;
@@ -103,17 +97,19 @@ void bind_moe(py::module_& m) {
       }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"), py::arg("fallback"))
       .def("set_circuits", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
                               const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
-                              std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
+                              std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
+                              std::uint64_t seed, bool all_dark,
                               std::int64_t drain_limit,
                               std::optional<AssignerFunction> assigner) {
         t.region(region).use_circuits(
             panel,
-            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, seed, all_dark,
+            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, ties, seed, all_dark,
                             drain_limit, first_port},
                            std::move(assigner)),
             nic_ports(nics));
       }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
-           py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
+           py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
+           py::arg("drain_limit_ps"),
            py::arg("assigner") = py::none(),
            "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
            "the order of the panel's ports from first_port on.")
@@ -150,13 +146,15 @@ void bind_moe(py::module_& m) {
         return spans_array(spans_from(t.iterations(), since));
       }, py::arg("since") = 0, kSpansDoc)
       .def("iterations", [](const MoeTraffic& t) {
-        Rows<py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
+        Rows<py::int_, py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
         for (const auto& i : t.iterations()) {
-          out.append(py::make_tuple(i.begin.count, i.end.count, times(i.mean), times(i.most), i.optical, i.electrical));
+          out.append(py::make_tuple(i.begin.count, i.end.count, i.exposed.count, times(i.mean), times(i.most), i.optical,
+                                    i.electrical));
         }
         return out;
-      }, "[(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the "
-         "picoseconds exposed to missing circuits, exchanging and computing.")
+      }, "[(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in "
+         "the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, "
+         "exchanging and computing.")
       .def("failures", [](const MoeTraffic& t) {
         Rows<py::int_, py::int_, py::int_, py::str> out;
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));

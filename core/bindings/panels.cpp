@@ -67,8 +67,9 @@ std::vector<std::string> panel_profiles() {
 
 std::pair<std::vector<std::uint32_t>, std::vector<Circuit>> assign(const std::vector<std::uint64_t>& demand,
                                                                    const std::vector<std::uint32_t>& free,
-                                                                   const std::string& rule, std::uint64_t seed) {
-  circuits::Assignment found = circuits::assign(demand, free, circuits::rule_named(rule), seed);
+                                                                   const std::string& rule, std::uint64_t seed,
+                                                                   const std::string& ties) {
+  circuits::Assignment found = circuits::assign(demand, free, circuits::rule_named(rule), seed, circuits::ties_named(ties));
   return {std::move(found.circuits), std::move(found.order)};
 }
 
@@ -160,6 +161,7 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
            "The panel patches these circuits now; hosts see their carriers go and, with the light, come.");
   m.def("panel_profiles", &panel_profiles, "Names of the panels whose switching times are known.");
   m.def("assign_circuits", &assign, py::arg("demand"), py::arg("free"), py::arg("rule"), py::arg("seed") = 0,
+        py::arg("ties") = "free",
         "Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.");
   m.def("map_ports", &map_ports, py::arg("circuits"), py::arg("demand"), py::arg("nics"), py::arg("alpha"),
         py::arg("previous") = std::vector<std::int32_t>{},

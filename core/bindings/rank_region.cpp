@@ -5,8 +5,8 @@
 #include "bindings/bindings.hpp"
 #include "bindings/region_options.hpp"
 #include "circuits/messages.hpp"
+#include "circuits/split.hpp"
 #include "moe/rank_region.hpp"
-#include "moe/split.hpp"
 
 namespace py = pybind11;
 
@@ -26,10 +26,12 @@ std::span<const std::uint8_t> span_of(std::string_view bytes) {
 
 std::unique_ptr<RankRegion> make(Network& n, std::uint16_t region, std::vector<RankBridge*> ranks,
                                  std::vector<std::uint32_t> server_of, const std::string& repatch,
-                                 const std::string& first_dispatch, const std::string& demand, std::int64_t latency) {
+                                 const std::string& first_dispatch, const std::string& demand,
+                                 const std::string& split, double circuit, double electrical, std::int64_t latency) {
   return std::make_unique<RankRegion>(
       n,
-      moe::RankRegionOptions{region, std::move(server_of), repatch_named(repatch), first_dispatch_named(first_dispatch),
+      moe::RankRegionOptions{region, std::move(server_of), repatch_named(repatch),
+                             {split_named(split), {circuit, electrical}}, first_dispatch_named(first_dispatch),
                              duplex_named(demand), ps(latency)},
       std::move(ranks));
 }
@@ -40,10 +42,12 @@ void bind_rank_region(py::module_& m) {
   py::class_<RankRegion>(m, "RankRegion", "A region whose servers run real ranks, and its circuits.")
       .def(py::init(&make), py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::arg("network"), py::kw_only(),
            py::arg("region"), py::arg("ranks"), py::arg("server_of"), py::arg("repatch"), py::arg("fp_dispatch"),
-           py::arg("demand"), py::arg("latency_ps"), "server_of: of each of the ranks.")
+           py::arg("demand"), py::arg("split"), py::arg("circuit_bps"), py::arg("electrical_bps"), py::arg("latency_ps"),
+           "server_of: of each of the ranks.")
       .def("set_circuits", [](RankRegion& r, NodeId panel, const std::vector<std::pair<NodeId, PlanePort>>& nics,
                               panel::Port first_port, std::uint32_t servers, std::uint32_t alpha,
-                              std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
+                              std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
+                              std::uint64_t seed, bool all_dark,
                               std::int64_t drain_limit, std::optional<AssignerFunction> assigner,
                               const std::vector<PairRow>& pairs, std::int64_t crossing) {
         std::vector<moe::LightQueuePair> light;
@@ -51,11 +55,12 @@ void bind_rank_region(py::module_& m) {
           light.push_back({from, to, host, qp, number, plane_paths(wires)});
         }
         r.use_circuits(panel,
-                       region_options({servers, alpha, nics_of_server, rule, seed, all_dark, drain_limit, first_port},
+                       region_options({servers, alpha, nics_of_server, rule, ties, seed, all_dark, drain_limit, first_port},
                                       std::move(assigner)),
                        nic_ports(nics), std::move(light), ps(crossing));
       }, py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"), py::arg("servers"), py::arg("alpha"),
-           py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
+           py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
+           py::arg("drain_limit_ps"),
            py::arg("assigner") = py::none(), py::arg("pairs"), py::arg("crossing_ps"),
            "nics: (node, port) of each server's optical NICs, in the order of the panel's ports from first_port on. "
            "pairs: (from server, to server, node, queue pair, its number, its paths by wires) of what goes by light. "
@@ -88,10 +93,19 @@ void bind_rank_region(py::module_& m) {
     if (bytes.size() != pairs || circuits.size() != pairs) {
       throw py::value_error("weighted_seconds: bytes and circuits of servers x servers pairs");
     }
-    return moe::weighted_seconds(servers, bytes, circuits, circuit, electrical);
+    return circuits::weighted_seconds(servers, bytes, circuits, {circuit, electrical});
   }, py::arg("servers"), py::arg("bytes"), py::arg("circuits"), py::arg("circuit_bps"), py::arg("electrical_bps"),
         "Seconds of an exchange whose pairs use circuits and electrical ports so that all end together; by pairs "
         "i * servers + j.");
+  m.def("exchange_seconds", [](const std::string& split, std::uint32_t servers, const std::vector<std::uint64_t>& bytes,
+                               const std::vector<std::uint32_t>& circuits, double circuit, double electrical) {
+    const std::size_t pairs = std::size_t{servers} * servers;
+    if (bytes.size() != pairs || circuits.size() != pairs) {
+      throw py::value_error("exchange_seconds: bytes and circuits of servers x servers pairs");
+    }
+    return circuits::exchange_seconds(split_named(split), servers, bytes, circuits, {circuit, electrical});
+  }, py::arg("split"), py::arg("servers"), py::arg("bytes"), py::arg("circuits"), py::arg("circuit_bps"),
+        py::arg("electrical_bps"), "Seconds of an exchange with this split where no flow meets another by a hash.");
   m.def("circuit_map", [](const py::bytes& bytes) {
     const auto found = circuits::CircuitMap::parse(span_of(bytes));
     if (!found) throw py::value_error("circuit_map: the controller's answer is malformed");

@@ -26,7 +26,12 @@ moe::FirstDispatch first_dispatch_named(const std::string& name) {
 moe::Repatch repatch_named(const std::string& name) {
   using enum moe::Repatch;
   return named<moe::Repatch>("moe: repatch", name,
-                             {{"layer", layer}, {"iteration", iteration}, {"once", once}, {"never", never}});
+                             {{"layer", layer}, {"worthwhile", worthwhile}, {"iteration", iteration}, {"once", once}, {"never", never}});
+}
+
+circuits::Split split_named(const std::string& name) {
+  using enum circuits::Split;
+  return named<circuits::Split>("moe: split", name, {{"all_or_nothing", all_or_nothing}, {"weighted", weighted}});
 }
 
 circuits::Duplex duplex_named(const std::string& name) {
@@ -40,6 +45,7 @@ circuits::RegionOptions region_options(const RegionSettings& settings, std::opti
   o.nics = settings.nics_of_server;
   o.alpha = settings.alpha;
   o.rule = assigner ? circuits::Rule::skip : circuits::rule_named(settings.rule);
+  o.ties = circuits::ties_named(settings.ties);
   o.seed = settings.seed;
   o.all_dark = settings.all_dark;
   o.drain_limit = ps(settings.drain_limit_ps);

@@ -16,6 +16,7 @@ using AssignerFunction =
 struct RegionSettings {
   std::uint32_t servers, alpha, nics_of_server;
   const std::string& rule;
+  const std::string& ties;
   std::uint64_t seed;
   bool all_dark;
   std::int64_t drain_limit_ps;
@@ -27,6 +28,7 @@ std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePor
 
 moe::FirstDispatch first_dispatch_named(const std::string& name);
 moe::Repatch repatch_named(const std::string& name);
+circuits::Split split_named(const std::string& name);
 circuits::Duplex duplex_named(const std::string& name);
 
 struct RegionEventRow {

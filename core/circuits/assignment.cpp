@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <queue>
 #include <stdexcept>
 #include <string>
@@ -64,7 +65,21 @@ void check(std::span<const std::uint64_t> demand, std::size_t servers) {
   }
 }
 
+// Of equal pairs, by numbers, the one that comes first. A server with most free ports has fewest circuits yet.
+std::vector<Pair>::iterator first_of(std::vector<Pair>& equal, std::span<const std::uint32_t> left) {
+  const auto ports = [left](const Pair& pair) {
+    return std::pair(std::max(left[pair.i], left[pair.j]), left[pair.i] + left[pair.j]);
+  };
+  return std::ranges::max_element(equal, {}, ports);
+}
+
 }  // namespace
+
+Ties ties_named(std::string_view name) {
+  if (name == "free") return Ties::free;
+  if (name == "index") return Ties::index;
+  throw std::invalid_argument("circuits: no ties \"" + std::string(name) + "\"; there are free and index");
+}
 
 Rule rule_named(std::string_view name) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
@@ -76,7 +91,7 @@ Rule rule_named(std::string_view name) {
 }
 
 Assignment assign(std::span<const std::uint64_t> demand, std::span<const std::uint32_t> free, Rule rule,
-                  std::uint64_t seed) {
+                  std::uint64_t seed, Ties ties) {
   const std::size_t servers = free.size();
   check(demand, servers);
   Assignment found{servers, std::vector<std::uint32_t>(servers * servers), {}};
@@ -101,18 +116,30 @@ Assignment assign(std::span<const std::uint64_t> demand, std::span<const std::ui
   }
   std::priority_queue queue(later, std::move(pairs));
   std::vector<std::uint32_t> left(free.begin(), free.end());
+  const auto open = [&](const Pair& pair) { return left[pair.i] > 0 && left[pair.j] > 0; };
+  // A pair that gets a circuit comes after all that were equal to it, so these are taken from the queue together.
+  std::vector<Pair> equal;
   while (!queue.empty()) {
-    Pair pair = queue.top();
+    equal.assign(1, queue.top());
     queue.pop();
-    if (left[pair.i] == 0 || left[pair.j] == 0) {
-      if (rule == Rule::literal) break;
-      continue;
+    while (ties == Ties::free && !queue.empty() && compare(queue.top(), equal[0], rule) == 0) {
+      equal.push_back(queue.top());
+      queue.pop();
     }
-    --left[pair.i];
-    --left[pair.j];
-    grant(pair.i, pair.j);
-    ++pair.circuits;
-    queue.push(pair);
+    bool passed_over = false;
+    while (true) {
+      passed_over |= std::erase_if(equal, std::not_fn(open)) > 0;
+      if (equal.empty()) break;
+      const auto next = first_of(equal, left);
+      Pair pair = *next;
+      equal.erase(next);
+      --left[pair.i];
+      --left[pair.j];
+      grant(pair.i, pair.j);
+      ++pair.circuits;
+      queue.push(pair);
+    }
+    if (passed_over && rule == Rule::literal) break;
   }
   return found;
 }

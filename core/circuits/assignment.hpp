@@ -24,6 +24,16 @@ enum class Rule : std::uint8_t {
 // Throws std::invalid_argument, which lists the known names.
 Rule rule_named(std::string_view name);
 
+// Which of equal pairs comes first; then that of the lower numbers.
+enum class Ties : std::uint8_t {
+  // The pair one of whose servers has most free ports, then the pair with most at both together: servers that ask
+  // for the same get the same number of circuits.
+  free,
+  index,  // the lower numbers first: where all pairs are equal, the last server is left without a circuit
+};
+// Throws std::invalid_argument.
+Ties ties_named(std::string_view name);
+
 struct Assignment {
   std::size_t servers = 0;
   std::vector<std::uint32_t> circuits;  // by servers i * servers + j: symmetrical, zeros on the diagonal
@@ -35,6 +45,6 @@ struct Assignment {
 // `demand`: by servers i * servers + j, symmetrical, zeros on the diagonal. `free`: ports of each server; a
 // failed server has 0. `seed`: of rule random. Throws std::invalid_argument naming the entry at fault.
 Assignment assign(std::span<const std::uint64_t> demand, std::span<const std::uint32_t> free, Rule rule,
-                  std::uint64_t seed = 0);
+                  std::uint64_t seed = 0, Ties ties = Ties::free);
 
 }  // namespace loomnet::circuits

@@ -30,6 +30,7 @@ RegionController::RegionController(const RegionOptions& options, RegionWorld& wo
       broken_server_(options.servers),
       broken_port_(std::size_t{options.servers} * options.alpha) {
   if (options.servers < 2) throw std::invalid_argument("circuits: a region has 2 servers or more");
+  if (options.worthwhile) worthwhile_.emplace(options.servers, *options.worthwhile);
   look();
 }
 
@@ -80,6 +81,7 @@ void RegionController::settle(Picoseconds now) {
   const PortMap before = ports_;
   const std::set<ServerPair> moved = look();
   if (moved.empty()) return;
+  disturbed_ = true;
   hold(moved, now);
   const Picoseconds lit = std::max(world_.lit_from(now), now);
   tell(Kind::outside, now, circuits_between(before, ports_), lit - now);
@@ -107,48 +109,91 @@ std::uint32_t RegionController::circuits(std::uint32_t i, std::uint32_t j) const
   return count;
 }
 
-PortMap RegionController::plan(const Wanted& wanted) const {
-  std::vector<std::uint32_t> free(options_.servers);
-  std::vector<std::uint8_t> broken = broken_port_;
+RegionController::Ports RegionController::working() const {
+  Ports found{std::vector<std::uint32_t>(options_.servers), broken_port_};
   for (std::uint32_t server = 0; server < options_.servers; ++server) {
     for (std::uint32_t k = 0; k < options_.alpha; ++k) {
-      std::uint8_t& port = broken[server * options_.alpha + k];
+      std::uint8_t& port = found.broken[server * options_.alpha + k];
       port |= broken_server_[server] || !panel_works_;
-      free[server] += !port;
+      found.free[server] += !port;
     }
   }
-  const Assignment found =
-      wanted.any           ? assign(wanted.bytes, free, Rule::random, options_.seed + requests_)
-      : options_.assigner ? options_.assigner(wanted.bytes, free)
-                          : assign(wanted.bytes, free, options_.rule, options_.seed + requests_);
-  return map_ports(found, wanted.bytes, nics_, ports_, broken);
+  return found;
+}
+
+Assignment RegionController::assigned(const Wanted& wanted, const Ports& ports) const {
+  const std::vector<std::uint32_t>& free = ports.free;
+  return wanted.any          ? assign(wanted.bytes, free, Rule::random, options_.seed + requests_)
+         : options_.assigner ? options_.assigner(wanted.bytes, free)
+                             : assign(wanted.bytes, free, options_.rule, options_.seed + requests_, options_.ties);
+}
+
+PortMap RegionController::mapped(const Assignment& found, const Wanted& wanted, const Ports& ports) const {
+  return map_ports(found, wanted.bytes, nics_, ports_, ports.broken);
+}
+
+PortMap RegionController::plan(const Wanted& wanted) {
+  const Ports ports = working();
+  Assignment found = assigned(wanted, ports);
+  PortMap planned = mapped(found, wanted, ports);
+  if (!worthwhile_) return planned;
+  Worthwhile::Circuits present;
+  for (std::uint32_t i = 0; i < options_.servers; ++i) {
+    for (std::uint32_t j = 0; j < options_.servers; ++j) present.push_back(circuits(i, j));
+  }
+  const auto dark = [this](std::uint32_t circuits) {
+    return world_.dark_time(options_.all_dark ? broken_port_.size() : std::size_t{2} * circuits);
+  };
+  Worthwhile::Circuits chosen = worthwhile_->choose(present, found.circuits, ports.free, wanted.use, dark);
+  if (chosen == present) return ports_;
+  if (chosen == found.circuits) return planned;
+  found.circuits = std::move(chosen);
+  return mapped(found, wanted, ports);
 }
 
 void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
-                              bool any) {
+                              bool any, Use use) {
   if (bytes.size() != std::size_t{options_.servers} * options_.servers) {
     throw std::invalid_argument("circuits: a demand of " + std::to_string(bytes.size()) + " pairs in a region of " +
                                 std::to_string(options_.servers) + " servers");
   }
+  if (worthwhile_ && use.bytes.size() != bytes.size()) {
+    throw std::invalid_argument("circuits: what is worthwhile needs the bytes that servers send each other");
+  }
   advance(now);
   if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
-  Wanted wanted{key, {bytes.begin(), bytes.end()}, any};
+  if (turns_back(key, bytes, any)) {
+    (next_ ? next_->key : wanted_.key) = key;
+    return;
+  }
+  Wanted wanted{key, {bytes.begin(), bytes.end()}, any, std::move(use), now};
   if (state_ != State::live) {
-    (void)plan(wanted);          // a demand that cannot be assigned throws here, to its caller
+    const Ports ports = working();
+    (void)mapped(assigned(wanted, ports), wanted, ports);  // a demand that cannot be assigned throws to its caller
     next_ = std::move(wanted);  // a request that is under way is finished first
     return;
   }
   take(std::move(wanted), now);
 }
 
+bool RegionController::turns_back(const DemandKey& key, std::span<const std::uint64_t> bytes, bool any) const {
+  if (worthwhile_ || (!next_ && (!assigned_ || disturbed_))) return false;
+  const Wanted& last = next_ ? *next_ : wanted_;
+  return key.backward && !last.key.backward && !last.key.guessed && last.key.layer == key.layer && !last.any && !any &&
+         std::ranges::equal(last.bytes, bytes);
+}
+
 void RegionController::take(Wanted wanted, Picoseconds now) {
   std::set<ServerPair> affected = look();
+  wanted.use.hidden = std::max(Picoseconds{}, wanted.use.hidden - (now - std::exchange(wanted.asked, now)));
   PortMap planned = plan(wanted);  // throws before anything has changed
   wanted_ = std::move(wanted);
   assigned_ = true;
+  disturbed_ = false;
   planned_ = std::move(planned);
+  const bool all_dark = options_.all_dark && !stays();
   for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
-    if (planned_.peer[port] == ports_.peer[port] && !options_.all_dark) continue;
+    if (planned_.peer[port] == ports_.peer[port] && !all_dark) continue;
     for (const std::int32_t peer : {ports_.peer[port], planned_.peer[port]}) {
       if (peer != kNoPeer) affected.insert(pair_of(port, static_cast<std::size_t>(peer)));
     }
@@ -192,7 +237,7 @@ void RegionController::apply(Picoseconds now) {
   std::ranges::set_difference(existing, wanted, std::back_inserter(remove));
   std::ranges::set_difference(wanted, existing, std::back_inserter(add));
   std::vector<panel::Port> all_dark;
-  if (options_.all_dark) {
+  if (options_.all_dark && !stays()) {
     for (std::size_t port = 0; port < planned_.peer.size(); ++port) all_dark.push_back(at(port));
   }
   refusal_.clear();
@@ -205,6 +250,7 @@ void RegionController::apply(Picoseconds now) {
     } catch (const std::exception& error) {
       // The panel refused and is unchanged, so held transfers continue by the old circuits.
       refusal_ = error.what();
+      disturbed_ = true;
       tell(Kind::fail, now, count);
       planned_ = ports_;
       return go_live(now);

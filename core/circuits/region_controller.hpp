@@ -16,6 +16,7 @@
 
 #include "circuits/assignment.hpp"
 #include "circuits/nic_map.hpp"
+#include "circuits/worthwhile.hpp"
 #include "clock/time.hpp"
 #include "panel/panel_device.hpp"
 
@@ -46,6 +47,8 @@ class RegionWorld {
   virtual Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                             std::span<const panel::Port> all_dark, Picoseconds now) = 0;
   virtual Picoseconds lit_from(Picoseconds now) = 0;  // when all of the region's circuits have light
+  // How long a request that brings so many cross-connects is expected to take, until they have light.
+  virtual Picoseconds dark_time(std::size_t cross_connects) const = 0;
   // Transfers of these pairs go on, by the circuits of `ports` or without.
   virtual void release(std::span<const ServerPair> pairs, const PortMap& ports, Picoseconds now) = 0;
 };
@@ -53,9 +56,12 @@ class RegionWorld {
 struct RegionOptions {
   std::uint32_t servers = 0, nics = 8, alpha = 6;
   Rule rule = Rule::skip;
+  Ties ties = Ties::free;
   std::uint64_t seed = 0;                  // rule random adds the number of the request to it
   // If set, it replaces `rule`: it takes the demand and the free ports of each server and returns an assignment.
   std::function<Assignment(std::span<const std::uint64_t>, std::span<const std::uint32_t>)> assigner{};
+  // If set, a request is patched only where that saves more than it costs; else each one is.
+  std::optional<Weighing> worthwhile{};
   bool all_dark = false;                   // each request darkens the whole region, as in the authors' simulator
   Picoseconds drain_limit = milliseconds(10);  // after it the panel is patched, and packets still on a circuit are lost
   panel::Port first_port = 0;              // first of the region's ports at its panel
@@ -79,9 +85,12 @@ class RegionController {
   RegionController(const RegionOptions& options, RegionWorld& world);
 
   // Asks for circuits. `bytes` is what pairs of servers exchange: entry i * servers + j, symmetrical. Does nothing
-  // where the circuits of this key are patched already or are being patched. `any`: the rule is random, whatever the
-  // demand. Throws std::invalid_argument.
-  void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any = false);
+  // where the circuits of this key are patched already or are being patched, or, for a layer's backward pass, those of
+  // its forward pass with the same demand: the last layer of a stage is patched once for both. `any`: the rule is
+  // random, whatever the demand. `use`: what the circuits are for, where the options say `worthwhile`. Throws
+  // std::invalid_argument.
+  void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any = false,
+              Use use = {});
   // To be called when a packet or transfer that in_flight() counts has arrived: the drain may be over.
   void drained(Picoseconds now);
   Picoseconds next_time() const { return state_ == State::live ? kNever : until_; }
@@ -109,12 +118,25 @@ class RegionController {
     DemandKey key;
     std::vector<std::uint64_t> bytes;
     bool any = false;
+    Use use;
+    Picoseconds asked;  // its use.hidden counts from here
   };
+  struct Ports {
+    std::vector<std::uint32_t> free;   // of each server
+    std::vector<std::uint8_t> broken;  // by port
+  };
+  // Whether a backward pass of this demand comes right after the forward pass of its layer, whose circuits it takes.
+  bool turns_back(const DemandKey& key, std::span<const std::uint64_t> bytes, bool any) const;
   std::set<ServerPair> look();
   void settle(Picoseconds now);
   ServerPair pair_of(std::size_t port, std::size_t other) const;  // of ports of the region
   void hold(const std::set<ServerPair>& pairs, Picoseconds now);
-  PortMap plan(const Wanted& wanted) const;
+  Ports working() const;
+  Assignment assigned(const Wanted& wanted, const Ports& ports) const;
+  PortMap mapped(const Assignment& found, const Wanted& wanted, const Ports& ports) const;
+  PortMap plan(const Wanted& wanted);
+  // The request at hand keeps the circuits that there are because others are not worthwhile.
+  bool stays() const { return worthwhile_ && planned_.peer == ports_.peer; }
   void take(Wanted wanted, Picoseconds now);
   void apply(Picoseconds now);
   void go_live(Picoseconds now);
@@ -127,6 +149,7 @@ class RegionController {
   ServerNics nics_;
   State state_ = State::live;
   bool assigned_ = false;  // there has been a demand
+  bool disturbed_ = false;  // since then another client has changed circuits, or the panel has refused it
   bool panel_works_ = true;
   std::vector<std::uint8_t> broken_server_, broken_port_;
   Wanted wanted_;
@@ -135,6 +158,7 @@ class RegionController {
   std::vector<ServerPair> held_;
   Picoseconds until_;  // state drain: when its limit is over; state dark: when the light is back
   std::uint64_t requests_ = 0;
+  std::optional<Worthwhile> worthwhile_;
   std::vector<RegionEvent> events_;
   std::string refusal_;
 };

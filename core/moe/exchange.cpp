@@ -51,7 +51,7 @@ double Exchange::share_by_light(std::size_t number, std::uint64_t bytes, double 
   const Pair& p = pairs_[number];
   if (p.circuits == 0 || bytes == 0) return 0;
   if (options_.split == Split::all_or_nothing) return 1;
-  return std::min(1.0, p.circuits * options_.circuit_rate * seconds / (8.0 * static_cast<double>(bytes)));
+  return std::min(1.0, p.circuits * options_.rates.circuit * seconds / (8.0 * static_cast<double>(bytes)));
 }
 
 void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
@@ -64,7 +64,7 @@ void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
   if (options_.split == Split::weighted) {
     std::vector<std::uint32_t> circuits(pairs_.size());
     for (std::size_t p = 0; p < pairs_.size(); ++p) circuits[p] = pairs_[p].held ? 0 : pairs_[p].circuits;
-    seconds = weighted_seconds(n, bytes, circuits, options_.circuit_rate, options_.electrical_rate);
+    seconds = circuits::weighted_seconds(n, bytes, circuits, options_.rates);
   }
   std::size_t stride = 1;
   for (const Pair& p : pairs_) stride = std::max({stride, ways(p, false), ways(p, true)});

@@ -6,12 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "circuits/split.hpp"
 #include "moe/region_traffic.hpp"
 #include "moe/shape.hpp"
-#include "moe/split.hpp"
 #include "moe/transfers.hpp"
 
 namespace loomnet::moe {
+
+using circuits::Split;
 
 struct ExchangeOptions {
   std::uint32_t servers = 0, gpus = 8, alpha = 0;
@@ -21,7 +23,7 @@ struct ExchangeOptions {
   bool electrical_first = false;
   // True: the bytes that a pair sends by light are divided evenly over its circuits. False: flows of GPUs are hashed.
   bool even = false;
-  double circuit_rate = 0, electrical_rate = 0;  // bits per second; of split weighted
+  circuits::ExchangeRates rates{};  // of split weighted
 };
 
 class Exchange final : public RegionTraffic, private Transfers::Sink {
@@ -51,6 +53,7 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   // Begins an all-to-all; the one before must have ended. Flows inside a server are ignored.
   void begin(std::span<const GpuFlow> flows, Picoseconds now);
   bool open() const { return open_ > 0; }
+  const ExchangeOptions& options() const { return options_; }
 
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;
   bool in_flight(std::span<const circuits::ServerPair> pairs) const override;

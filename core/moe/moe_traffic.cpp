@@ -58,10 +58,13 @@ void MoeTraffic::begin(Picoseconds now) {
   const Shape& shape = config_.shape;
   began_ = now;
   waiting_.assign(shape.stages, shape.replicas);
+  exposed_.assign(shape.stages, {});
   stages_open_ = shape.stages;
   for (Servers& each : servers_) {
     each.forward.assign(shape.micro_batches, config_.activations * shape.servers());
     each.backward = each.forward;
+    each.forward_exposed.assign(shape.micro_batches, {});
+    each.backward_exposed = each.forward_exposed;
   }
   const auto iteration = static_cast<std::uint32_t>(iterations_.size());
   for (auto& region : regions_) region->begin(iteration, now);
@@ -77,7 +80,9 @@ void MoeTraffic::backward_done(std::uint32_t region, std::uint32_t micro_batch, 
 
 void MoeTraffic::hand_on(std::uint32_t region, std::uint32_t micro_batch, bool backward, Picoseconds now) {
   const std::uint32_t to = backward ? region - 1 : region + 1;
-  if (config_.activations == 0) return regions_[to]->input(micro_batch, backward, now);
+  const Picoseconds exposed = regions_[region]->exposed();
+  if (config_.activations == 0) return regions_[to]->input(micro_batch, backward, exposed, now);
+  (backward ? servers_[to].backward_exposed : servers_[to].forward_exposed)[micro_batch] = exposed;
   const auto& ways = backward ? servers_[region].behind : servers_[region].ahead;
   const std::uint64_t what = cookie(backward ? Kind::backward : Kind::forward, to, micro_batch);
   for (const std::vector<Way>& parallel : ways) send(parallel, config_.activations, what, now);
@@ -92,7 +97,9 @@ void MoeTraffic::send(const std::vector<Way>& parallel, std::uint64_t bytes, std
 
 void MoeTraffic::all_done(std::uint32_t region, Picoseconds now) {
   const std::uint32_t stage = config_.shape.stage(region);
-  if (--waiting_[stage] == 0) sum(stage, now);
+  if (--waiting_[stage] > 0) return;
+  exposed_[stage] = regions_[region]->exposed();
+  sum(stage, now);
 }
 
 // A ring's reduce-scatter and all-gather: in each of the two, a member sends the next one all parts but one. The steps
@@ -108,11 +115,11 @@ void MoeTraffic::sum(std::uint32_t stage, Picoseconds now) {
       send(ways, each, cookie(Kind::ring, region, 0), now);
     }
   }
-  summed(now);
+  summed(stage, now);
 }
 
-void MoeTraffic::summed(Picoseconds now) {
-  if (ring_bytes_ == 0 && stages_open_ == 0) end(now);
+void MoeTraffic::summed(std::uint32_t stage, Picoseconds now) {
+  if (ring_bytes_ == 0 && stages_open_ == 0) end(stage, now);
 }
 
 void MoeTraffic::arrived(std::uint64_t cookie, std::uint64_t bytes, Picoseconds now) {
@@ -120,28 +127,31 @@ void MoeTraffic::arrived(std::uint64_t cookie, std::uint64_t bytes, Picoseconds 
   const auto micro_batch = static_cast<std::uint32_t>(cookie >> 32 & 0xffffff);
   if (static_cast<Kind>(cookie >> 56) == Kind::ring) {
     ring_bytes_ -= bytes;
-    return summed(now);
+    return summed(config_.shape.stage(region), now);
   }
   const bool backward = static_cast<Kind>(cookie >> 56) == Kind::backward;
   Servers& servers = servers_[region];
   std::uint64_t& left = (backward ? servers.backward : servers.forward)[micro_batch];
   left -= bytes;
-  if (left == 0) regions_[region]->input(micro_batch, backward, now);
+  if (left > 0) return;
+  regions_[region]->input(micro_batch, backward,
+                          (backward ? servers.backward_exposed : servers.forward_exposed)[micro_batch], now);
 }
 
-void MoeTraffic::end(Picoseconds now) {
+void MoeTraffic::end(std::uint32_t stage, Picoseconds now) {
   Iteration found{began_, now, {}, {}};
+  found.exposed = exposed_[stage];
   const auto count = static_cast<std::int64_t>(regions_.size());
   for (auto& region : regions_) {
     const WorkTimes& times = region->times();
-    for (const auto part : {&WorkTimes::exposed, &WorkTimes::exchanging, &WorkTimes::computing}) {
+    for (const auto part : {&WorkTimes::waiting, &WorkTimes::exchanging, &WorkTimes::computing}) {
       found.mean.*part += times.*part;
       found.most.*part = std::max(found.most.*part, times.*part);
     }
     found.optical += region->exchange().optical_bytes();
     found.electrical += region->exchange().electrical_bytes();
   }
-  for (const auto part : {&WorkTimes::exposed, &WorkTimes::exchanging, &WorkTimes::computing}) {
+  for (const auto part : {&WorkTimes::waiting, &WorkTimes::exchanging, &WorkTimes::computing}) {
     found.mean.*part = found.mean.*part / count;
   }
   for (const Iteration& before : iterations_) {

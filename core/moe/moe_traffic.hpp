@@ -32,6 +32,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
     Picoseconds begin, end;
     WorkTimes mean, most;              // of the regions' times the mean and the longest, each time taken separately
     std::uint64_t optical = 0, electrical = 0;  // bytes of experts between servers
+    Picoseconds exposed{};  // waits for circuits in the chain of work that the iteration's end had to wait for
   };
   struct Failure {
     std::uint32_t region = 0, server = 0;
@@ -64,6 +65,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
   struct Servers {  // of a region
     std::vector<std::vector<Way>> ahead, behind, rings;  // by server
     std::vector<std::uint64_t> forward, backward;  // by micro-batch: bytes that the region still waits for
+    std::vector<Picoseconds> forward_exposed, backward_exposed;  // by micro-batch: of the region that sends them
   };
 
   void forward_done(std::uint32_t region, std::uint32_t micro_batch, Picoseconds now) override;
@@ -78,11 +80,11 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
     return static_cast<std::uint64_t>(kind) << 56 | std::uint64_t{micro_batch} << 32 | region;
   }
   void begin(Picoseconds now);
-  void end(Picoseconds now);
+  void end(std::uint32_t stage, Picoseconds now);
   void send(const std::vector<Way>& parallel, std::uint64_t bytes, std::uint64_t cookie, Picoseconds now);
   void hand_on(std::uint32_t region, std::uint32_t micro_batch, bool backward, Picoseconds now);
   void sum(std::uint32_t stage, Picoseconds now);
-  void summed(Picoseconds now);
+  void summed(std::uint32_t stage, Picoseconds now);
 
   Network& network_;
   MoeConfig config_;
@@ -91,6 +93,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
   std::vector<std::unique_ptr<RegionWork>> regions_;
   std::vector<Servers> servers_;             // by region
   std::vector<std::uint32_t> waiting_;       // by stage: replicas that are not done with it
+  std::vector<Picoseconds> exposed_;         // by stage: of the replica that was done with it last
   std::uint64_t ring_bytes_ = 0;             // of all rings under way
   std::uint32_t stages_open_ = 0;            // whose gradients are not being summed yet
   Picoseconds began_{};

@@ -31,6 +31,7 @@ class QueuePairTraffic final : public RegionTraffic, public EventHandler {
   void set_optical_nics(std::vector<NicPort> nics) override { nics_ = std::move(nics); }
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;
   bool in_flight(std::span<const circuits::ServerPair> pairs) const override;
+  Picoseconds drain_time() const override { return drains_ ? crossing_ : Picoseconds{}; }
   void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
   void on_event(std::uint64_t what, Picoseconds now) override;
 

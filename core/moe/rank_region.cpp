@@ -43,7 +43,9 @@ void RankRegion::use_circuits(NodeId panel, const circuits::RegionOptions& optio
                                                   if (driver_) driver_->drained(now);
                                                 });
   for (LightQueuePair& pair : pairs) traffic_->add(std::move(pair));
-  driver_ = std::make_unique<RegionDriver>(network_, *traffic_, panel, options, std::move(nics),
+  circuits::RegionOptions mine = options;
+  if (options_.repatch == Repatch::worthwhile) mine.worthwhile = options_.weighing;
+  driver_ = std::make_unique<RegionDriver>(network_, *traffic_, panel, mine, std::move(nics),
                                            static_cast<RegionDriver::Listener&>(*this));
   told_ = driver_->ports();
 }
@@ -78,15 +80,17 @@ void RankRegion::on_event(std::uint64_t what, Picoseconds now) {
   answer(now);
 }
 
-std::vector<std::uint64_t> RankRegion::demand_of(std::span<const std::uint32_t> tokens) const {
+// Of each two servers.
+std::vector<std::uint64_t> RankRegion::between(std::span<const std::uint32_t> tokens) const {
   const std::size_t count = ranks_.size(), servers = this->servers();
-  std::vector<std::uint64_t> between(servers * servers);
+  std::vector<std::uint64_t> found(servers * servers);
   for (std::size_t s = 0; s < count; ++s) {
     for (std::size_t d = 0; d < count; ++d) {
-      between[options_.server_of[s] * servers + options_.server_of[d]] += tokens[s * count + d];
+      const std::uint32_t from = options_.server_of[s], to = options_.server_of[d];
+      if (from != to) found[from * servers + to] += tokens[s * count + d];
     }
   }
-  return circuits::pair_demand(between, servers, options_.duplex);
+  return found;
 }
 
 void RankRegion::take(Picoseconds now) {
@@ -99,15 +103,17 @@ void RankRegion::take(Picoseconds now) {
   for (const std::optional<Row>& row : rows_) {
     round.tokens.insert(round.tokens.end(), row->report.tokens.begin(), row->report.tokens.end());
   }
-  const std::vector<std::uint64_t> demand = demand_of(round.tokens);
+  const std::vector<std::uint64_t> tokens = between(round.tokens);
   open_ = std::move(round);
-  ask(*open_, demand, now);
+  ask(*open_, tokens, first.token_bytes, now);
   look(now);
 }
 
 // Asks the controller for the circuits of this round, as the policy says. A combine sends back the tokens of its
 // dispatch; both have the same key, so the controller patches once for them.
-void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, Picoseconds now) {
+void RankRegion::ask(const Round& round, const std::vector<std::uint64_t>& tokens, std::uint32_t token_bytes,
+                     Picoseconds now) {
+  const std::vector<std::uint64_t> demand = circuits::pair_demand(tokens, servers(), options_.duplex);
   const bool next = !begun_ || round.key.iteration != iteration_;
   if (next) {
     iteration_ = round.key.iteration;
@@ -120,8 +126,14 @@ void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, 
   if (!driver_) return;
   switch (options_.repatch) {
     case Repatch::layer:
-      if (round.phase == 0 && options_.first_dispatch == FirstDispatch::reuse) return;
-      return driver_->demand(round.key, demand, now);
+    case Repatch::worthwhile: {
+      const bool reuses = options_.first_dispatch == FirstDispatch::reuse;
+      if (round.phase == 0 && reuses) return;
+      // The ranks wait for the answer, so nothing hides a dark time.
+      circuits::Use use{.bytes = tokens, .exchanges = round.phase == 1 && reuses ? 1u : 2u};
+      for (std::uint64_t& each : use.bytes) each *= token_bytes;
+      return driver_->demand(round.key, demand, now, false, use);
+    }
     case Repatch::iteration:
       if (next && !first) driver_->demand({round.key.iteration, kAllLayers, 0, false}, last_sum_, now);
       return;
@@ -137,7 +149,7 @@ void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, 
 
 bool RankRegion::may_answer() const {
   if (!driver_) return true;
-  const bool waits = options_.repatch == Repatch::layer &&
+  const bool waits = asks_by_layer() &&
                      !(open_->phase == 0 && options_.first_dispatch == FirstDispatch::reuse);
   return waits ? driver_->ready(open_->key) : driver_->live();
 }

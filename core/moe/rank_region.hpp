@@ -19,8 +19,9 @@ struct RankRegionOptions {
   std::uint16_t region = 0;
   std::vector<std::uint32_t> server_of;  // by rank of the region: its server
   Repatch repatch = Repatch::layer;
+  circuits::Weighing weighing{};  // of repatch worthwhile
   FirstDispatch first_dispatch = FirstDispatch::block;  // block or reuse
-  circuits::Duplex duplex = circuits::Duplex::sum;
+  circuits::Duplex duplex = circuits::Duplex::max;
   Picoseconds latency = microseconds(10);  // time that a report takes to the controller, and its answer back
 };
 
@@ -61,11 +62,14 @@ class RankRegion final : public RankReports, public EventHandler, private Region
 
   void circuits_changed(Picoseconds now) override { look(now); }
   void take(Picoseconds now);
-  void ask(const Round& round, std::span<const std::uint64_t> demand, Picoseconds now);
+  bool asks_by_layer() const {
+    return options_.repatch == Repatch::layer || options_.repatch == Repatch::worthwhile;
+  }
+  void ask(const Round& round, const std::vector<std::uint64_t>& tokens, std::uint32_t token_bytes, Picoseconds now);
   bool may_answer() const;
   void look(Picoseconds now);
   void answer(Picoseconds now);
-  std::vector<std::uint64_t> demand_of(std::span<const std::uint32_t> tokens) const;
+  std::vector<std::uint64_t> between(std::span<const std::uint32_t> tokens) const;
   std::uint32_t servers() const;
 
   Network& network_;

@@ -58,7 +58,8 @@ void RegionDriver::restart(Picoseconds now) {
   traffic_.release(all_pairs(), controller_->ports(), now);
   look_at_links(now);
   if (last_) {
-    controller_->demand(last_->key, last_->bytes, now, last_->any);
+    last_->use.hidden = {};
+    controller_->demand(last_->key, last_->bytes, now, last_->any, last_->use);
     after(now);
   }
 }
@@ -74,10 +75,10 @@ void RegionDriver::stop(Picoseconds now) {
 }
 
 void RegionDriver::demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
-                          bool any) {
-  last_ = {key, {bytes.begin(), bytes.end()}, any};
+                          bool any, const circuits::Use& use) {
+  last_ = {key, {bytes.begin(), bytes.end()}, any, use};
   if (!controller_) return;
-  controller_->demand(key, bytes, now, any);
+  controller_->demand(key, bytes, now, any, use);
   after(now);
 }
 
@@ -169,6 +170,14 @@ Picoseconds RegionDriver::lit_from(Picoseconds now) {
     if (device.target({port_of(nic), false}) >= 0) lit = std::max(lit, device.dark_until(port_of(nic)));
   }
   return lit;
+}
+
+// Means of the panel's profile: a controller does not know what will be drawn.
+Picoseconds RegionDriver::dark_time(std::size_t cross_connects) const {
+  if (cross_connects == 0) return {};
+  const panel::DeviceOptions& options = network_.panel(panel_)->device().options();
+  const Picoseconds dark = traffic_.drain_time() + options.profile.dark.mean(cross_connects);
+  return options.carrier == panel::Carrier::none ? dark : dark + options.profile.nic_up.mean(1);
 }
 
 void RegionDriver::release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,

@@ -38,7 +38,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   ~RegionDriver() override;
 
   void demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
-              bool any = false);
+              bool any = false, const circuits::Use& use = {});
   // Whether exchanges of this key may begin: its circuits have light, or there is no controller to patch them.
   bool ready(const circuits::DemandKey& key) const { return !controller_ || controller_->ready(key); }
   // Whether nothing is being patched.
@@ -81,6 +81,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   bool works(std::size_t nic) const;
   panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
   Picoseconds lit_from(Picoseconds now) override;
+  Picoseconds dark_time(std::size_t cross_connects) const override;
   void keep_map(Picoseconds now);
   void look_at_links(Picoseconds now);
   void look_at_panel(Picoseconds now);
@@ -101,6 +102,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
     circuits::DemandKey key;
     std::vector<std::uint64_t> bytes;
     bool any = false;
+    circuits::Use use;
   };
   std::optional<Demand> last_;  // last demand, also where there was no controller to hear it
   std::optional<circuits::RegionController> controller_;

@@ -24,6 +24,8 @@ class RegionTraffic {
   // As the functions of these names in circuits::RegionWorld.
   virtual void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) = 0;
   virtual bool in_flight(std::span<const circuits::ServerPair> pairs) const = 0;
+  // How long it may take until circuits that are held are empty.
+  virtual Picoseconds drain_time() const { return {}; }
   virtual void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,
                        Picoseconds now) = 0;
 };

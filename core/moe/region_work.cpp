@@ -57,7 +57,9 @@ RegionWork::RegionWork(Network& network, Transfers& transfers, const Shape& shap
 }
 
 void RegionWork::use_circuits(NodeId panel, const circuits::RegionOptions& options, std::vector<NicPort> nics) {
-  driver_ = std::make_unique<RegionDriver>(network_, exchange_, panel, options, std::move(nics),
+  circuits::RegionOptions mine = options;
+  if (options_.repatch == Repatch::worthwhile) mine.worthwhile = {exchange_.options().split, exchange_.options().rates};
+  driver_ = std::make_unique<RegionDriver>(network_, exchange_, panel, mine, std::move(nics),
                                            static_cast<RegionDriver::Listener&>(*this));
 }
 
@@ -80,6 +82,7 @@ void RegionWork::begin(std::uint32_t iteration, Picoseconds now) {
   iteration_ = iteration;
   task_ = 0;
   times_ = {};
+  exposed_ = {};
   std::ranges::fill(inputs_, shape_.stage(region_) == 0 ? 1 : 0);
   const std::vector<std::uint64_t> last = std::exchange(demanded_, {});
   for (auto& each : loads_) each.assign(shape_.experts, 0);
@@ -87,9 +90,11 @@ void RegionWork::begin(std::uint32_t iteration, Picoseconds now) {
   next_task(now);
 }
 
-void RegionWork::input(std::uint32_t micro_batch, bool backward, Picoseconds now) {
+void RegionWork::input(std::uint32_t micro_batch, bool backward, Picoseconds exposed, Picoseconds now) {
   inputs_.at(micro_batch) |= backward ? 2 : 1;
-  if (step_ == Step::input) start_task(now);
+  if (step_ != Step::input || task().micro_batch != micro_batch || task().backward != backward) return;
+  exposed_ = exposed;  // the region was waiting for this input, so the sender's chain of work is the longer one
+  start_task(now);
 }
 
 void RegionWork::next_task(Picoseconds now) {
@@ -153,16 +158,50 @@ void RegionWork::computed(Picoseconds now) {
 
 // Asks for the circuits of a layer.
 void RegionWork::ask(bool backward, std::uint32_t layer, Picoseconds now) {
-  if (!driver_ || options_.repatch != Repatch::layer) return;
+  if (!asks_by_layer()) return;
   const circuits::Tokens gate = tokens(layer);
   driver_->demand(key(backward, layer),
                   circuits::pair_demand(circuits::server_tokens(gate, shape_.placement()), shape_.servers(),
-                                        options_.duplex), now);
+                                        options_.duplex),
+                  now, false, use(gate, backward, layer, false));
+}
+
+// What the circuits of a layer are for, as far as the region knows it now.
+circuits::Use RegionWork::use(const circuits::Tokens& tokens, bool backward, std::uint32_t layer, bool guessed) const {
+  circuits::Use found;
+  if (options_.repatch != Repatch::worthwhile) return found;
+  for (const std::uint64_t each : circuits::server_tokens(tokens, shape_.placement())) {
+    const auto whole = static_cast<unsigned __int128>(options_.per_rank) * each;
+    found.bytes.push_back(static_cast<std::uint64_t>(whole / tokens.row_sum));
+  }
+  const bool last = layer + 1 == layers_;
+  const auto turns = [&](std::size_t task) {  // its backward pass follows its forward pass at once
+    return task + 1 < order_.size() && !order_[task].backward && order_[task + 1].backward &&
+           order_[task].micro_batch == order_[task + 1].micro_batch;
+  };
+  if (backward) {  // asked for while the attention of the layer behind it computes
+    if (!last) found.hidden = options_.attention * 2;
+    if (layer > 0) found.next_hidden = options_.attention * 2;
+    if (last && task_ > 0 && turns(task_ - 1)) found.exchanges = 0;  // the forward pass has asked for them too
+  } else if (guessed) {  // for the dispatch, while attention computes; while experts do, those of the gate's counts follow
+    found.exchanges = 1;
+    found.hidden = options_.attention;
+    found.next_hidden = options_.experts;
+  } else if (options_.first_dispatch != FirstDispatch::block) {  // for the combine, while experts compute
+    found.exchanges = 1;
+    found.hidden = options_.experts;
+    if (!last) found.next_hidden = std::min(options_.attention, options_.experts);
+  }
+  if (!backward && !guessed && last && turns(task_)) {
+    found.exchanges += 2;
+    if (layer > 0) found.next_hidden = options_.attention * 2;
+  }
+  return found;
 }
 
 // Asks for circuits of a layer whose gate has not routed its tokens yet.
 void RegionWork::ask_ahead(std::uint32_t layer, Picoseconds now) {
-  if (!driver_ || options_.repatch != Repatch::layer) return;
+  if (!asks_by_layer()) return;
   circuits::DemandKey ahead = key(false, layer);
   ahead.guessed = true;
   const std::size_t servers = shape_.servers();
@@ -184,7 +223,8 @@ void RegionWork::ask_ahead(std::uint32_t layer, Picoseconds now) {
     }
   }
   driver_->demand(ahead, circuits::pair_demand(circuits::server_tokens(guess, shape_.placement()), servers,
-                                               options_.duplex), now);
+                                               options_.duplex),
+                  now, false, use(guess, false, layer, true));
 }
 
 void RegionWork::enter_exchange(Step step, Picoseconds now) {
@@ -213,7 +253,7 @@ void RegionWork::enter_exchange(Step step, Picoseconds now) {
 
 bool RegionWork::may_exchange() const {
   if (!driver_ || options_.electrical_first) return true;
-  if (options_.repatch != Repatch::layer) return driver_->live();
+  if (!asks_by_layer()) return driver_->live();
   const bool guessing = step_ == Step::dispatch && !task().backward && options_.first_dispatch != FirstDispatch::block;
   return guessing ? driver_->live() : driver_->ready(key(task().backward, layer_));
 }
@@ -221,7 +261,8 @@ bool RegionWork::may_exchange() const {
 void RegionWork::try_exchange(Picoseconds now) {
   if (!waiting_ || !may_exchange()) return;
   waiting_ = false;
-  times_.exposed += now - since_;
+  times_.waiting += now - since_;
+  exposed_ += now - since_;
   if (now > since_) note(Span::Kind::blocked, since_, now);
   gathering_ = now;
   std::vector<std::uint64_t> out(shape_.servers()), in(shape_.servers()), inside(shape_.servers());

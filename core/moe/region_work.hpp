@@ -25,6 +25,7 @@ enum class FirstDispatch : std::uint8_t {
 
 enum class Repatch : std::uint8_t {
   layer,      // for each layer, forward and backward
+  worthwhile, // the same, but only where it saves more time than it costs
   iteration,  // when an iteration begins, for the sum of the exchanges of the one before
   once,       // after the first iteration, for the sum of its exchanges
   never,
@@ -38,13 +39,13 @@ struct WorkOptions {
   FirstDispatch first_dispatch = FirstDispatch::block;
   Repatch repatch = Repatch::layer;
   bool electrical_first = false;       // exchanges begin by the electrical fabric and do not wait for circuits
-  circuits::Duplex duplex = circuits::Duplex::sum;
+  circuits::Duplex duplex = circuits::Duplex::max;
   circuits::CopilotOptions copilot{};
 };
 
 // Of one region in one iteration.
 struct WorkTimes {
-  Picoseconds exposed{};    // waiting for circuits while nothing else was missing
+  Picoseconds waiting{};    // for circuits while nothing else was missing
   Picoseconds exchanging{}; // in all-to-alls, including that waiting
   Picoseconds computing{};
 };
@@ -82,7 +83,11 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
 
   void begin(std::uint32_t iteration, Picoseconds now);
   // A micro-batch's input has arrived: activations of the stage before or, backward, gradients of the stage behind.
-  void input(std::uint32_t micro_batch, bool backward, Picoseconds now);
+  // `exposed`: of the region that has sent it, when it did.
+  void input(std::uint32_t micro_batch, bool backward, Picoseconds exposed, Picoseconds now);
+  // What waits for circuits have cost this region so far in the iteration: those in the longest chain of work, of this
+  // and of other regions, that it had to wait for.
+  Picoseconds exposed() const { return exposed_; }
 
   const WorkTimes& times() const { return times_; }  // of the iteration at hand
   void keep_spans(std::size_t most) { most_spans_ = most; }
@@ -105,6 +110,10 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
 
   const Task& task() const { return order_[task_]; }
   circuits::Tokens tokens(std::uint32_t layer) const;
+  bool asks_by_layer() const {
+    return driver_ && (options_.repatch == Repatch::layer || options_.repatch == Repatch::worthwhile);
+  }
+  circuits::Use use(const circuits::Tokens& tokens, bool backward, std::uint32_t layer, bool guessed) const;
   circuits::DemandKey key(bool backward, std::uint32_t layer) const;
   void next_task(Picoseconds now);
   void start_task(Picoseconds now);
@@ -139,6 +148,7 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   Picoseconds scatter_{}, inside_{};
   std::vector<GpuFlow> flows_;
   std::vector<std::uint8_t> inputs_;  // by micro-batch, bits: 1 forward's input has arrived, 2 backward's has
+  Picoseconds exposed_{};
   std::vector<std::uint64_t> demanded_;  // of all layers of the iteration at hand
   std::vector<std::unique_ptr<circuits::Copilot>> copilots_;  // by layer
   std::vector<std::vector<double>> loads_;                    // by layer, of the iteration at hand

@@ -47,6 +47,13 @@ Picoseconds Duration::sample(RandomStream& random, std::size_t pairs) const {
   return {std::llround(ms * 1e9)};
 }
 
+Picoseconds Duration::mean(std::size_t pairs) const {
+  double ms = low_ms;
+  if (kind == uniform) ms = (low_ms + high_ms) / 2;
+  if (kind == lognormal) ms += per_pair_ms * static_cast<double>(pairs);
+  return {std::llround(ms * 1e9)};
+}
+
 std::span<const Profile> profiles() { return kProfiles; }
 
 const Profile& profile(std::string_view name) {

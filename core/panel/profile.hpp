@@ -19,6 +19,7 @@ struct Duration {
   double per_pair_ms = 0; // lognormal: added to the mean for each cross-connect that is new
   double sigma = 0;       // lognormal: standard deviation of the time's natural logarithm
   Picoseconds sample(RandomStream& random, std::size_t pairs) const;
+  Picoseconds mean(std::size_t pairs) const;
 };
 
 struct Profile {

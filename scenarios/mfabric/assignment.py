@@ -81,7 +81,12 @@ def sparse(lab):
     np.fill_diagonal(hot, 0)
     for (i, j), bytes_ in zip(HOT_PAIRS, (1000, 990, 980, 970), strict=True):
         hot[i, j] = hot[j, i] = bytes_
-    lab.check("A5-hot-skip", mixnet.assign(hot, 6).count, eq=22)
+    lab.check("A5-hot-skip", mixnet.assign(hot, 6, ties="index").count, eq=22)
+    lab.check("ties-to-free-ports-leave-none", mixnet.assign(hot, 6).count, eq=24)
+    equal = 1000 * (1 - np.eye(8, dtype=np.int64))
+    for ties, fewest in (("free", 6), ("index", 0)):
+        circuits = mixnet.assign(equal, 6, ties=ties).circuits
+        lab.check(f"equal-pairs-{ties}", int(circuits.sum(axis=1).min()), eq=fewest)
     share = mixnet.assign(hot, 6, rule="share").circuits
     lab.check("A5-hot-share", min(int(share[pair]) for pair in HOT_PAIRS), eq=6)
 

@@ -333,6 +333,18 @@ def test_one_that_never_comes_back_ends_with_the_wall_time(tmp_path, method):
     assert time.monotonic() - began < 10
 
 
+def _takes_every():
+    @ln.plugin.controller("takes_every")
+    class TakesEvery:
+        def __init__(self, every=1):
+            self.every = every
+
+        def advance(self, now, view):
+            return ()
+
+    ln.controller("takes_every", every="1 ms")
+
+
 REFUSED = {
     "an unknown name": (lambda: ln.controller("clozer"), 'no controller "clozer"; nearest: '),
     "no time": (lambda: ln.controller("closer", every="often"), "often"),
@@ -343,6 +355,7 @@ REFUSED = {
                                   "missing a required argument: 'link'; give it to ln.controller"),
     "nothing that calls it": (lambda: go(None, [ln.controller("slower", link="a")]),
                               'nothing calls it: give every="30 ms"'),
+    "an option every": (lambda: _takes_every(), 'its class has an option every, which '),
     "no list": (lambda: go(None, 5), "controllers=5 is not a list"),
     "a class": (lambda: go(None, [Closer]), "is not a controller; write ln.controller("),
     "a loss above 1": (lambda: ln.change.link("a--b", loss=1.5), "loss=1.5 must be 0 to 1"),

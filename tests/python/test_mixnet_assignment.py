@@ -27,6 +27,13 @@ def test_the_published_matrix_has_24_circuits_on_six_ports():
     assert (found.circuits.sum(axis=0) == 6).all() and (found.circuits == found.circuits.T).all()
 
 
+def test_servers_that_ask_for_the_same_get_equally_many_circuits():
+    equal = 1000 * (1 - np.eye(8, dtype=np.int64))
+    assert mixnet.assign(equal, 6).circuits.sum(axis=1).tolist() == [6] * 8
+    by_index = mixnet.assign(equal, 6, ties="index").circuits
+    assert by_index.sum(axis=1).tolist() == [6] * 7 + [0]
+
+
 def test_a_server_without_ports_has_no_circuit():
     found = mixnet.assign(DEMAND, [6, 6, 0, 6, 6, 6, 6, 6])
     assert found.circuits[2].sum() == 0 and found.count > 15
@@ -53,6 +60,7 @@ def test_ports_that_stay_joined_are_kept():
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: mixnet.assign(DEMAND, 6, rule="skipp"), "rule .*skipp.* is none of skip, literal"),
     (lambda: mixnet.assign(DEMAND, 6, rule=None), "rule None is none of"),
+    (lambda: mixnet.assign(DEMAND, 6, ties="last"), 'mixnet.assign: .*ties "last"'),
     (lambda: mixnet.assign(DEMAND, -1), "free: -1 is not a number of ports"),
     (lambda: mixnet.assign(DEMAND, [6, 6]), "mixnet.assign: .*2"),
     (lambda: mixnet.assign([[0, 1], [2, 0]], 6), "mixnet.assign: .*demand"),

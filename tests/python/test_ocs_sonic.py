@@ -122,7 +122,8 @@ def test_statuses_overrides_and_labels(bench, sonic):
     (row,) = sonic.cross_connect_status()
     assert (row["a_side_status"], row["b_side_status"]) == ("failed", "blocked")
     for call in (lambda: sonic.state("2B", "off"), lambda: sonic.state("2C", "normal"),
-                 lambda: sonic.label("25A", "x"), lambda: sonic.label("1A", "a\nb")):
+                 lambda: sonic.label("25A", "x"), lambda: sonic.label("1A", "a\nb"),
+                 lambda: sonic.label("1A", "a;b")):
         with pytest.raises(UsageError, match=r"^(Invalid|Error)"):
             call()
 

@@ -83,6 +83,36 @@ def test_an_answer_comes_when_the_changed_ports_are_tuned(server, switch):
     assert time.monotonic() - begin < 0.015
 
 
+def test_a_patch_that_another_client_has_taken_is_not_completed():
+    slow = StandaloneSwitch(8, "polatis")
+    with Tl1Server(slow.operate, address=("127.0.0.1", 0)) as server:
+        first, second = Client(server), Client(server)
+        first(LOGIN), second(LOGIN)
+        first.link.sendall(b"ENT-PATCH::1,9:1:;")
+        time.sleep(0.01)
+        assert b"M  2 COMPLD" in second("ENT-PATCH::1,10:2:;")
+        assert first.answer().endswith(b"M  1 DENY\r\n   SSTP\r\n   /* Another request has taken "
+                                       b"a port of the patch */\r\n;")
+        # The same patch twice is there for both.
+        first.link.sendall(b"ENT-PATCH::2,11:3:;")
+        assert b"M  4 COMPLD" in second("ENT-PATCH::2,11:4:;")
+        assert b"M  3 COMPLD" in first.answer()
+
+
+def test_a_semicolon_in_quotes_ends_no_command(server):
+    client = Client(server)
+    client(LOGIN)
+    assert b"M  7 DENY\r\n   IDNV\r\n   /* Invalid value a;b */" in client(
+        'ED-PORT-LABEL::1:7:::LABEL="a;b";')
+    assert b"M  8 COMPLD" in client("RTRV-HDR:::8:;")
+    # A quote that is not closed ends with its line.
+    client.link.sendall(b'RTRV-HDR:::"9;\r\nRTRV-HDR:::10:;RTRV-HDR:::11:;')
+    answers = b""
+    while b"M  11 COMPLD" not in answers:
+        answers += client.link.recv(4096)
+    assert b"IICT" in answers
+
+
 def test_another_session_goes_on_meanwhile(switch):
     slow = StandaloneSwitch(8, "telescent")
     with Tl1Server(slow.operate, address=("127.0.0.1", 0)) as server:

@@ -1248,9 +1248,9 @@ class MoeTraffic:
         [(region, server, at_ps, message)]
         """
 
-    def iterations(self) -> list[tuple[int, int, typing.Any, typing.Any, int, int]]:
+    def iterations(self) -> list[tuple[int, int, int, typing.Any, typing.Any, int, int]]:
         """
-        [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
+        [(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, exchanging and computing.
         """
 
     def keep_spans(self, region: int, most: int) -> None: ...
@@ -1263,6 +1263,7 @@ class MoeTraffic:
         first_port: int,
         nics_of_server: int,
         rule: str,
+        ties: str,
         seed: int,
         all_dark: bool,
         drain_limit_ps: int,
@@ -1567,6 +1568,7 @@ class RankRegion:
         alpha: int,
         nics_of_server: int,
         rule: str,
+        ties: str,
         seed: int,
         all_dark: bool,
         drain_limit_ps: int,
@@ -1902,6 +1904,7 @@ def assign_circuits(
     free: collections.abc.Sequence[int],
     rule: str,
     seed: int = 0,
+    ties: str = "free",
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """
     Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.

@@ -339,7 +339,7 @@ class TorchJob(Job):
             return self
         for field, value, known in (
                 ("fp_dispatch", control.fp_dispatch, ("block", "reuse")),
-                ("repatch", control.repatch, ("layer", "iteration", "once", "never")),
+                ("repatch", control.repatch, ("layer", "worthwhile", "iteration", "once", "never")),
                 ("eps_during_dark", control.eps_during_dark, ("hold",)),
                 ("members", control.members, ("links",))):
             if value not in known:

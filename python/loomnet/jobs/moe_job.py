@@ -186,11 +186,13 @@ class MoeJob(Job):
 
     @property
     def gradient_bytes(self) -> int:
-        """Of a server, which its replicas sum."""
-        per_layer = (self.of.expert_parameters * self.of.experts // self.expert_ranks
-                     + 3 * self.of.hidden * self.of.shared + self.of.attention_parameters)
-        stated = per_layer * max(self.stage_layers) * GPUS // self.tensor_ranks * VALUE_BYTES
-        return round(stated / Fraction(self.scale))
+        """Of a server, which its replicas sum. Each of its tensor-parallel groups has experts of
+        its own; attention and the experts that all tokens take are the same in all of them, so
+        their gradients are summed inside the server and leave it once."""
+        own = self.of.expert_parameters * self.of.experts // self.expert_ranks * GPUS
+        common = self.of.common_parameters * min(self.tensor_ranks, GPUS)
+        per_layer = (own + common) // self.tensor_ranks
+        return round(per_layer * max(self.stage_layers) * VALUE_BYTES / Fraction(self.scale))
 
     @property
     def layer_compute_ps(self) -> int:

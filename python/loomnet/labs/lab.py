@@ -42,6 +42,7 @@ from loomnet.plugins.change import circuits as circuits_change
 from loomnet.plugins.controllers import ControllerChoice, controllers_of
 from loomnet.plugins.scripted import Row, ScriptedCircuits
 from loomnet.processes.folder import Folder
+from loomnet.results.kept import KeptResults
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
 from loomnet.results.run_directory import RUNS, new_run_directory, write_run
@@ -122,7 +123,10 @@ class Lab:
         if not isinstance(record, (Record, NoneType)):
             raise UsageError(f"Lab: record={quoted(record)} is not a Record")
         self.report = Report(
-            scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
+            scenario, parameters or {}, clock, seed, deterministic=clock == "virtual",
+            # A crosscheck compares the series of all runs of both clocks.
+            results=KeptResults(None) if for_twin or replay_gaps or replay_faults
+            else KeptResults(),
         )
         self.results = self.report.results
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order

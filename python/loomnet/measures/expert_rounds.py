@@ -14,15 +14,18 @@ _UNMEASURED = "the compute and the bytes of real ranks are not told apart"
 
 
 class ExpertRound(NamedTuple):
-    """An iteration. Times in ps since the job's begin; those that regions spend are means over
-    regions, `exposed_most_ps` the region's with the most. `exposed_ps`: waiting for circuits with
-    everything else there; `exchanging_ps`: in all-to-alls, that waiting among it. Bytes of experts
-    between servers, by circuits and by wires. None: not measured, as of real ranks."""
+    """An iteration. Times in ps since the job's begin. `exposed_ps`: what waits for circuits cost
+    it: those in its longest chain of work, in which a stage waits for another one that waited; of
+    real ranks, whose chains are not known, `waiting_most_ps`. Of a region, and means over regions:
+    `waiting_ps`: waiting for circuits with everything else there (`waiting_most_ps`: of the region
+    with the most); `exchanging_ps`: in all-to-alls, that waiting among it. Bytes of experts between
+    servers, by circuits and by wires. None: not measured, as of real ranks."""
 
     begin_ps: int
     end_ps: int
     exposed_ps: int
-    exposed_most_ps: int
+    waiting_ps: int
+    waiting_most_ps: int
     exchanging_ps: int | None
     computing_ps: int | None
     optical_bytes: int | None
@@ -114,7 +117,8 @@ class ExpertRounds:
                 return figure, None, unit, none or _UNMEASURED
             return (figure, value / whole, unit, None) if whole else (figure, None, unit, why)
 
-        for figure, name in (("exposed_s", "exposed_ps"), ("exposed_most_s", "exposed_most_ps"),
+        for figure, name in (("exposed_s", "exposed_ps"), ("waiting_s", "waiting_ps"),
+                             ("waiting_most_s", "waiting_most_ps"),
                              ("all_to_all_s", "exchanging_ps"), ("computing_s", "computing_ps")):
             yield row(figure, total(name), 1e12 * max(len(self.rounds), 1), "s", "")
         yield row("all_to_all_share", total("exchanging_ps"), lasted, "ratio",

@@ -28,12 +28,17 @@ class Client:
         self._link, self.ending, self._idle_s = link, ending, idle_s
         self._rest = b""
 
-    def message(self, end: bytes, most: int) -> bytes | None:
-        """The next message, without the byte that ends it. None where the client is gone, or has
-        been silent or slow for too long. Raises TooLong."""
+    def message(self, end: bytes, most: int, *, quotes: bool = False) -> bytes | None:
+        """The next message, without the byte that ends it. `quotes`: between double quotes on one
+        line that byte ends nothing; in what is discarded it does. None where the client is gone, or
+        has been silent or slow for too long. Raises TooLong."""
         data, whole, began = bytearray(), True, None
+        inside = False  # of double quotes
         while True:
-            piece, found, rest = self._rest.partition(end)
+            at, inside = _end(self._rest, end, inside) if quotes and whole else \
+                (self._rest.find(end), False)
+            found = at >= 0
+            piece, rest = (self._rest[:at], self._rest[at + 1:]) if found else (self._rest, b"")
             if whole and len(data) + len(piece) <= most:
                 data += piece
             else:
@@ -65,6 +70,19 @@ class Client:
         except OSError:
             return False
         return True
+
+
+def _end(data: bytes, end: bytes, inside: bool) -> tuple[int, bool]:
+    """Where `end` is in the data outside of double quotes, -1 where it is not, and whether the data
+    end inside of quotes. A line ends its quotes."""
+    for at, byte in enumerate(data):
+        if byte in b"\r\n":
+            inside = False
+        elif byte in b'"':
+            inside = not inside
+        elif byte == end[0] and not inside:
+            return at, False
+    return -1, inside
 
 
 class StreamServer:

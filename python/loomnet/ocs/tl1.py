@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from loomnet.base.errors import LoomnetError, printable
 from loomnet.ocs.access import Access, Note
@@ -89,13 +90,27 @@ class Session:
             lines = run(ask, verb, f"tl1 {text}")
             if ask.flaps:
                 self._on_flap()
-            if ask.lit_ps > 0:
-                self._wait(ask.lit_ps)
+            self._await_light(ask)
             return lines
         except RunEnded:
             raise
         except LoomnetError as error:
             raise Denied("SSTP", echoed(printable(str(error)))) from None
+
+    def _await_light(self, ask: Ask) -> None:
+        """Waits until the patched ports are tuned. Raises Denied where another client has patched
+        one of them elsewhere meanwhile."""
+        def look(device: Any, now_ps: int) -> tuple[bool, int]:
+            there = all(device.target(a, False) == b for a, b in ask.patched)
+            return there, max(device.dark_until(a) for a, _ in ask.patched) - now_ps
+
+        while ask.patched:
+            there, left_ps = self._access.operate(look)
+            if not there:
+                raise Denied("SSTP", "Another request has taken a port of the patch")
+            if left_ps <= 0:
+                return
+            self._wait(self._access.operate(lambda _device, now_ps: now_ps) + left_ps)
 
     def _log_in(self, command: Command) -> list[str]:
         if not command.aid:
@@ -173,7 +188,7 @@ class Tl1Server:
                           on_flap=self._flapper.wake)
         while session.open:
             try:
-                command = client.message(b";", MOST_COMMAND)
+                command = client.message(b";", MOST_COMMAND, quotes=True)
                 if command is None:
                     return
                 reply = session.answer(command.decode("latin-1"))

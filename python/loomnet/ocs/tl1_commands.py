@@ -39,15 +39,16 @@ class State:
 
 @dataclass
 class Ask:
-    """One command that is being carried out. The device is used inside run() only. `lit_ps`: time
-    of the device that the answer waits for; `flaps`: whether the command has begun scripts."""
+    """One command that is being carried out. The device is used inside run() only. `patched`:
+    cross-connects whose light the answer waits for; `flaps`: whether the command has begun
+    scripts."""
 
     command: Command
     access: Access
     state: State
     device: Any = None
     now_ps: int = 0
-    lit_ps: int = 0
+    patched: list[tuple[int, int]] = field(default_factory=list)
     flaps: bool = False
 
     @property
@@ -109,7 +110,7 @@ def change(ask: Ask, remove: list[tuple[int, int]], add: list[tuple[int, int]]) 
 def ent_patch(ask: Ask) -> list[str]:
     wanted = tl1_ports.pairs(ask.command.aid, ask.ports)
     change(ask, [], wanted)
-    ask.lit_ps = max(ask.device.dark_until(a) for a, _ in wanted)
+    ask.patched = wanted
     return []
 
 

@@ -188,7 +188,10 @@ def controller(name: str, /, *, every: Time | str | None = None, **options: Any
                ) -> ControllerChoice:
     """A registered controller for `lab.run(…, controllers=[…])`. `every`: emulated time between two
     calls of its advance(); live, 5 ms of wall time or more. `options` go to its class."""
-    plugin_named(CONTROLLER, "controller", name)
+    kind = plugin_named(CONTROLLER, "controller", name)
+    if "every" in inspect.signature(kind).parameters:
+        raise UsageError(f'controller "{name}": its class has an option every, which ln.controller '
+                         "takes for itself; give the option another name")
     step = None if every is None else Time.given("controller: every", every)
     if step is not None and step < LEAST_EVERY:
         raise UsageError(f"controller: every={step} must be {LEAST_EVERY} or more")

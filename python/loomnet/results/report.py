@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import MutableMapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -84,7 +85,8 @@ class Report:
     fidelity: list[RunFidelity] = field(default_factory=list)
     directory: Path | None = None
     unwritten: str | None = None
-    results: dict[str | None, Result] = field(default_factory=dict, repr=False)  # by label
+    # By label.
+    results: MutableMapping[str | None, Result] = field(default_factory=dict, repr=False)
 
     @property
     def failed(self) -> list[Check]:

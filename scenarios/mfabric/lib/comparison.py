@@ -41,6 +41,7 @@ BASELINES = {
     "reuse": Baseline("mixnet", "mixnet", {"fp_dispatch": "reuse"}),
     "copilot": Baseline("mixnet", "mixnet", {"fp_dispatch": "copilot"}),
     "guess": Baseline("mixnet", "mixnet", {"fp_dispatch": "random"}),
+    "worthwhile": Baseline("mixnet", "mixnet", {"repatch": "worthwhile"}),
     "iteration": Baseline("mixnet", "mixnet", {"repatch": "iteration"}),
     "oneshot": Baseline("mixnet", "mixnet", {"repatch": "once"}),
     "random": Baseline("mixnet", "mixnet", {"repatch": "never"}),
@@ -100,7 +101,7 @@ def _means(job: MoeJob, servers: int, seed: int) -> list[np.ndarray]:
     for region in range(replicas * job.stages):
         each = counts[:, :, region % counts.shape[2]].reshape(-1, *counts.shape[-2:])
         mean.append(sum(pair_demand(one, tensor_parallel=job.tensor_ranks, gpus_per_server=GPUS,
-                                    duplex=job.circuits.demand if job.circuits else "sum")
+                                    duplex=job.circuits.demand if job.circuits else "max")
                         for one in each))
     return [np.asarray(one) for one in mean]
 
@@ -109,10 +110,11 @@ def _first_circuits(fabric: Fabric, job: MoeJob, first: str, alpha: int, seed: i
     """Circuits before the run."""
     region = job.region_servers
     means = _means(job, len(fabric.hosts), seed) if first == "mean" else []
-    rule = job.circuits.rule if job.circuits is not None and first == "mean" else "random"
+    control = job.circuits or CircuitControl()
+    rule = control.rule if first == "mean" else "random"
     for number, panel in enumerate(fabric.panels.values()):
         demand = means[number] if means else np.zeros((region, region), np.int64)
-        found = assign(demand, alpha, rule=rule, seed=seed + number)
+        found = assign(demand, alpha, rule=rule, seed=seed + number, ties=control.ties)
         peers = map_ports(found.circuits, demand, nics=max(GPUS, alpha), alpha=alpha)
         panel.circuits([(port, int(peer)) for port, peer in enumerate(peers) if port < peer])
 

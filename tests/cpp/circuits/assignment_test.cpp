@@ -97,8 +97,8 @@ Demand sparse() {
   return found;
 }
 
-Assignment by(Rule rule, const Demand& demand, std::size_t servers, std::uint32_t alpha) {
-  return assign(demand, std::vector<std::uint32_t>(servers, alpha), rule);
+Assignment by(Rule rule, const Demand& demand, std::size_t servers, std::uint32_t alpha, Ties ties = Ties::free) {
+  return assign(demand, std::vector<std::uint32_t>(servers, alpha), rule, 0, ties);
 }
 
 std::uint64_t covered(const Assignment& found, const Demand& demand) {
@@ -122,6 +122,7 @@ TEST(Assignment, OneExpertOnEachOfEightServers) {
     EXPECT_EQ(found.circuits, golden.circuits);
     EXPECT_EQ(found.order, golden.order);
     EXPECT_EQ(covered(found, demand), bytes[golden.alpha - 1]);
+    EXPECT_EQ(by(Rule::skip, demand, 8, golden.alpha, Ties::index).order, golden.order);
     EXPECT_EQ(by(Rule::htsim, demand, 8, golden.alpha).circuits, golden.circuits);
     EXPECT_EQ(by(Rule::share, demand, 8, golden.alpha).circuits, golden.circuits);
   }
@@ -190,9 +191,43 @@ TEST(Assignment, SparseDemandIsServedByItsShare) {
     for (std::size_t pair = 0; pair < 4; ++pair) EXPECT_EQ(found.at(2 * pair, 2 * pair + 1), alpha);
   }
   ASSERT_EQ(kGv5.size(), 1u);
-  const Assignment found = by(Rule::skip, demand, 8, 6);
+  const Assignment found = by(Rule::skip, demand, 8, 6, Ties::index);
   EXPECT_EQ(found.circuits, kGv5[0].circuits);
   EXPECT_EQ(found.order, kGv5[0].order);
+  EXPECT_EQ(by(Rule::skip, demand, 8, 6).order.size(), 24u) << "of 24: the last two servers get circuits too";
+}
+
+TEST(Assignment, ServersThatAskForTheSameGetEquallyManyCircuits) {
+  for (std::uint32_t servers = 2; servers <= 12; ++servers) {
+    Demand demand(servers * servers, 1000);
+    for (std::uint32_t i = 0; i < servers; ++i) demand[i * servers + i] = 0;
+    for (std::uint32_t alpha = 1; alpha <= 8; ++alpha) {
+      for (const Rule rule : {Rule::skip, Rule::htsim, Rule::share}) {
+        const Assignment found = by(rule, demand, servers, alpha);
+        EXPECT_EQ(found.order.size(), servers * alpha / 2);
+      }
+    }
+  }
+  // By numbers the first seven of eight servers are joined to one another and the eighth to none.
+  Demand demand(64, 1000);
+  for (std::uint32_t i = 0; i < 8; ++i) demand[i * 8 + i] = 0;
+  const Assignment even = by(Rule::skip, demand, 8, 6), uneven = by(Rule::skip, demand, 8, 6, Ties::index);
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const auto of = [i](const Assignment& found) {
+      return std::accumulate(&found.circuits[i * 8], &found.circuits[i * 8] + 8, 0u);
+    };
+    EXPECT_EQ(of(even), 6u);
+    EXPECT_EQ(of(uneven), i < 7 ? 6u : 0u);
+  }
+  EXPECT_EQ(*std::ranges::max_element(even.circuits), 1u);
+}
+
+TEST(Assignment, EqualPairsThatHaveAFreePortGoFirstAndLiteralEndsAfterThem) {
+  Demand demand(16, 5);
+  for (std::uint32_t i = 0; i < 4; ++i) demand[i * 4 + i] = 0;
+  const std::vector<std::uint32_t> free = {0, 2, 2, 2};  // the first server has failed
+  EXPECT_EQ(assign(demand, free, Rule::literal).order, (Order{{1, 2}, {1, 3}, {2, 3}}));
+  EXPECT_EQ(assign(demand, free, Rule::literal, 0, Ties::index).order, Order{});
 }
 
 // --- any demand -----------------------------------------------------------------------------------
@@ -211,7 +246,7 @@ TEST(Assignment, HoldsWhatItPromisesForAnyDemand) {
       }
     }
     for (const Rule rule : {Rule::skip, Rule::literal, Rule::htsim, Rule::share, Rule::random}) {
-      const Assignment found = assign(demand, free, rule, seed);
+      const Assignment found = assign(demand, free, rule, seed, seed % 2 ? Ties::free : Ties::index);
       std::vector<std::uint32_t> used(servers);
       std::uint32_t total = 0;
       for (std::size_t i = 0; i < servers; ++i) {
@@ -276,6 +311,8 @@ TEST(Assignment, RefusesDemandThatIsNone) {
   EXPECT_THROW(assign(Demand{0, 1, 2, 0}, free, Rule::skip), std::invalid_argument);
   EXPECT_THROW(rule_named("greedy"), std::invalid_argument);
   EXPECT_EQ(rule_named("share"), Rule::share);
+  EXPECT_THROW(ties_named("random"), std::invalid_argument);
+  EXPECT_EQ(ties_named("index"), Ties::index);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ struct World final : RegionWorld {
     for (const panel::CrossConnect& one : panel.cross_connects()) lit = std::max(lit, panel.dark_until(one.a));
     return lit;
   }
+  Picoseconds dark_time(std::size_t crosses) const override { return panel.options().profile.dark.mean(crosses); }
   void release(std::span<const ServerPair> pairs, const PortMap&, Picoseconds) override {
     for (const ServerPair& pair : pairs) EXPECT_EQ(held.erase(pair), 1u);
   }
@@ -136,6 +137,44 @@ TEST(RegionController, TheWholeRegionGoesDarkWhereThatIsAsked) {
   EXPECT_EQ(controller.state(), State::dark);
   EXPECT_EQ(controller.next_time(), milliseconds(55));
   EXPECT_EQ(world.held.size(), 23u);
+}
+
+TEST(RegionController, TheLastLayersBackwardPassTakesItsForwardPasssCircuits) {
+  World world;
+  RegionOptions whole = options();
+  whole.all_dark = true;
+  RegionController controller(whole, world);
+  controller.demand(layer(6), kDemand, {});
+  const DemandKey back = {0, 6, 0, true}, other = {0, 6, 3, true}, lower = {0, 5, 0, true};
+  controller.demand(back, kDemand, {});  // while the panel is dark
+  EXPECT_FALSE(controller.ready(back));
+  controller.advance(milliseconds(25));
+  EXPECT_TRUE(controller.ready(back));
+  EXPECT_EQ(world.patches, 1);
+  controller.demand(lower, kDemand, milliseconds(30));
+  EXPECT_EQ(world.patches, 2) << "another layer's, with the same demand";
+  controller.advance(milliseconds(60));
+  controller.demand(layer(6), kDemand, milliseconds(60));
+  controller.advance(milliseconds(90));
+  controller.demand(other, kDemand, milliseconds(90));  // of another micro-batch with the same demand
+  EXPECT_TRUE(controller.ready(other));
+  EXPECT_EQ(world.patches, 3);
+  controller.demand(layer(6), kDemand, milliseconds(90));
+  EXPECT_EQ(world.patches, 4) << "a forward pass";
+  controller.advance(milliseconds(120));
+  controller.demand(other, turned(1), milliseconds(120));
+  EXPECT_EQ(world.patches, 5) << "another demand";
+}
+
+TEST(RegionController, ABackwardPassIsPatchedWhereTheForwardPasssCircuitsWereNot) {
+  World world;
+  RegionController controller(options(), world);
+  world.answers = false;
+  controller.demand(layer(6), kDemand, {});
+  EXPECT_EQ(world.patches, 0);
+  world.answers = true;
+  controller.demand({0, 6, 0, true}, kDemand, milliseconds(1));
+  EXPECT_EQ(world.patches, 1);
 }
 
 TEST(RegionController, OnlyWhatChangesIsHeldAndDark) {
@@ -428,6 +467,68 @@ TEST(RegionController, TheSameSeedTellsTheSameStory) {
   }
   EXPECT_EQ(stories[0], stories[1]);
   EXPECT_GT(stories[0].size(), 40u);
+}
+
+// --- only where it is worthwhile -----------------------------------------------------------------------------
+// One byte of demand is one byte that servers send each other, both ways; rates as of 100 Gb/s NICs, two by wires.
+RegionOptions weighed(bool all_dark = false) {
+  RegionOptions found = options();
+  found.worthwhile = Weighing{Split::weighted, {100e9, 200e9}};
+  found.all_dark = all_dark;
+  return found;
+}
+
+Use use_of(const Demand& demand, std::uint64_t bytes, Picoseconds hidden = {}) {
+  Use found{.bytes = demand, .exchanges = 2, .hidden = hidden, .next_hidden = hidden};
+  for (std::uint64_t& each : found.bytes) each *= bytes;
+  return found;
+}
+
+TEST(RegionController, WhatIsNotWorthwhileIsReadyAtOnceAndDarkensNothing) {
+  for (const bool all_dark : {false, true}) {
+    World world;
+    RegionController controller(weighed(all_dark), world);
+    controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 1'000'000));  // 10 s by wires, a fifth with circuits
+    EXPECT_EQ(controller.state(), State::dark);
+    controller.advance(milliseconds(25));
+    controller.take_events();
+    controller.demand(layer(1), turned(1), milliseconds(30), false, use_of(turned(1), 1));
+    EXPECT_TRUE(controller.ready(layer(1)) && world.held.empty());
+    EXPECT_EQ(world.patches, 1);
+    EXPECT_EQ(kinds(controller.take_events()), (std::vector{Kind::demand}));
+  }
+}
+
+TEST(RegionController, WhatHidesADarkTimeIsCountedFromTheDemand) {
+  const Demand other = turned(3);
+  for (const auto& [hidden, patches] : {std::pair{milliseconds(50), 2}, {milliseconds(40), 1}}) {
+    World world;
+    RegionController controller(weighed(), world);
+    controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 1'000'000));
+    // 20 ms of what hides the next dark time pass while the first one lasts; 25 of it must be left.
+    controller.demand(layer(1), other, milliseconds(5), false, use_of(other, 10, hidden - milliseconds(5)));
+    controller.advance(milliseconds(25));
+    EXPECT_EQ(world.patches, patches);
+  }
+}
+
+TEST(RegionController, AFailedPortIsTakenOutOfThePanelAndTheOthersStayLit) {
+  World world;
+  RegionController controller(weighed(true), world);
+  controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 10'000));
+  controller.advance(milliseconds(25));
+  ASSERT_EQ(world.panel.cross_connects().size(), 48u);
+  controller.set_port(0, 0, false, milliseconds(30));
+  EXPECT_EQ(controller.state(), State::live) << "nothing goes dark";
+  EXPECT_EQ(world.panel.cross_connects().size(), 46u);
+  EXPECT_TRUE(world.held.empty());
+  expect_patched(controller, world);
+}
+
+TEST(RegionController, WorthwhileNeedsTheBytes) {
+  World world;
+  RegionController controller(weighed(), world);
+  EXPECT_THROW(controller.demand(layer(0), kDemand, {}), std::invalid_argument);
 }
 
 }  // namespace

@@ -76,8 +76,7 @@ struct MoeBed {
   void train(moe::MoeConfig config, bool lumped = false, circuits::RegionOptions region = {},
              std::optional<moe::RotorOptions> rotor = {}) {
     config.exchange.alpha = alpha;
-    config.exchange.circuit_rate = kNic * 1e9;
-    config.exchange.electrical_rate = static_cast<double>((8 - alpha) * kNic) * 1e9;
+    config.exchange.rates = {kNic * 1e9, static_cast<double>((8 - alpha) * kNic) * 1e9};
     config.message = fluid ? 1u << 30 : 1u << 18;
     traffic = std::make_unique<moe::MoeTraffic>(network, std::move(config));
     moe::Exchange& exchange = traffic->region(0).exchange();

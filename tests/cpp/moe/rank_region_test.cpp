@@ -249,5 +249,58 @@ TEST(RankRegion, RefusesRanksThatAreNotAsManyAsTheirServers) {
       << "of four servers";
 }
 
+// Two servers that are hot send each other 8 kB, 2 bytes a token: 80 ms by wires and 8 ms by a circuit.
+constexpr RankRegionOptions kWorthwhile{.repatch = Repatch::worthwhile,
+                                        .weighing = {circuits::Split::all_or_nothing, {8e6, 0.8e6}}};
+
+TEST(RankRegion, PatchesWhereThatSavesMoreThanTheDarkTime) {
+  RegionBed bed(4, 1, "sim25", kWorthwhile);
+  bed.use_circuits({.rule = circuits::Rule::share});
+  bed.report(0, 0, kDispatch, kStraight);
+  bed.wait(kLatency + kDark + kLatency);
+  EXPECT_EQ(joined(bed.answer()), kStraight);
+  // The combine takes the same circuits, and so does the next layer's demand, which is the same.
+  for (const auto& [layer, phase] : {std::pair{0, kCombine}, {1, kDispatch}}) {
+    bed.report(static_cast<std::uint16_t>(layer), 0, phase, kStraight);
+    bed.wait(kLatency + kLatency);
+    EXPECT_EQ(joined(bed.answer()), kStraight);
+  }
+  bed.report(2, 0, kDispatch, kCrossed);
+  bed.wait(kLatency + kDark + kLatency);
+  EXPECT_EQ(joined(bed.answer()), kCrossed);
+  EXPECT_EQ(bed.driver().patches(), 2u);
+}
+
+TEST(RankRegion, AnswersAtOnceWhereNoneAreWorthwhile) {
+  RegionBed bed(4, 1, "telescent", kWorthwhile);
+  bed.use_circuits({.rule = circuits::Rule::share});
+  for (std::uint16_t layer = 0; layer < 4; ++layer) {
+    bed.report(layer, 0, kDispatch, layer % 2 ? kCrossed : kStraight);
+    bed.wait(kLatency + kLatency);
+    EXPECT_THAT(bed.answer().circuits, IsEmpty());
+  }
+  EXPECT_EQ(bed.driver().patches(), 0u);
+}
+
+// What decides are bytes, rates and dark times: not when the ranks report, so that a replay decides the same.
+TEST(RankRegion, DecidesTheSameWhenRanksAreLater) {
+  std::vector<Hot> found[2];
+  for (const int late : {0, 1}) {
+    RegionBed bed(4, 1, "sim25", kWorthwhile);
+    bed.use_circuits({.rule = circuits::Rule::share});
+    for (std::uint16_t layer = 0; layer < 12; ++layer) {
+      const Hot& hot = layer % 4 == 0 ? kStraight : layer % 4 == 3 ? kOuter : kCrossed;
+      for (const std::uint8_t phase : {kDispatch, kCombine}) {
+        bed.wait(milliseconds(late * (7 + layer)));
+        bed.report(layer, 0, phase, hot);
+        bed.wait(kLatency + kDark + kLatency);
+        found[late].push_back(joined(bed.answer()));
+      }
+    }
+    EXPECT_GT(bed.driver().patches(), 3u);
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
 }  // namespace
 }  // namespace loomnet::moe

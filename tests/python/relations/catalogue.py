@@ -3,6 +3,7 @@
 from . import laws as laws
 from . import naming as naming
 from . import neighbours as neighbours
+from . import patching as patching
 from . import sameness as sameness
 from . import scaling as scaling
 from . import sums as sums

@@ -42,7 +42,7 @@ class Assignment:
 
 
 def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: int = 0,
-           previous: Any = None) -> Assignment:
+           ties: str = "free", previous: Any = None) -> Assignment:
     """Circuits for a region's demand.
 
     Args:
@@ -51,6 +51,7 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
         free: optical ports of every server, or of each; a server that has failed has 0.
         rule: one of RULES, or the name of a plug-in (`@ln.plugin.assignment`).
         seed: of the rule "random".
+        ties: which of equal pairs comes first, as CircuitControl has it: "free" or "index".
         previous: circuits that there are, as a plug-in is told; None: there are none.
 
     Raises:
@@ -70,7 +71,7 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
     try:
         # The engine checks the demand for a plug-in too.
         found, order = _core.assign_circuits(wanted.ravel().tolist(), ports,
-                                             rule if plugin is None else "skip", seed)
+                                             rule if plugin is None else "skip", seed, ties)
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.assign: {error}") from None
     if plugin is not None:

@@ -61,9 +61,9 @@ class ServerRanks:
             return "null"
         return json.dumps({"size": self.size, "optical": self.optical, "reuses": reuses,
                            "electrical": self.electrical, "regions": regions * self.size,
-                           "rates": self._rates() if weighted else None})
+                           "rates": self.rates() if weighted else None})
 
-    def _rates(self) -> tuple[int, int]:
+    def rates(self) -> tuple[int, int]:
         """Bits per second of a circuit, and of a server's electrical NICs together."""
         plan = self._engine.plan
         first = plan.hosts[self.hosts[0]]
@@ -188,16 +188,18 @@ class RankRegions:
     def _region(self, region: int, bridges: Sequence[Any]) -> Any:
         each = self.size * self._servers.size
         control, engine = self.control, self._engine
+        circuit, electrical = map(float, self._servers.rates())
         core = _core.RankRegion(
             engine.network, region=region, ranks=list(bridges[region * each:(region + 1) * each]),
             server_of=[rank // self._servers.size for rank in range(each)], repatch=control.repatch,
-            fp_dispatch=control.fp_dispatch, demand=control.demand, latency_ps=REPORT_LATENCY_PS)
+            fp_dispatch=control.fp_dispatch, demand=control.demand, split=control.split,
+            circuit_bps=circuit, electrical_bps=electrical, latency_ps=REPORT_LATENCY_PS)
         panel, first, nics = self._places[region]
         alpha = self._servers.alpha
         core.set_circuits(
             engine.node(panel), nics, first_port=first, servers=self.size, alpha=alpha,
             nics_of_server=len(self._host(self._servers.hosts[0]).ports), rule=control.rule,
-            seed=engine.seed + region, all_dark=control.dark_scope == "all",
+            ties=control.ties, seed=engine.seed + region, all_dark=control.dark_scope == "all",
             drain_limit_ps=control.drain.count, pairs=self._pairs[region],
             crossing_ps=self._crossing(panel))
         if region == 0:
@@ -251,8 +253,8 @@ class RankRegions:
             for each in found.waits:
                 if begin < each.at_ps + each.exposed_ps <= end:
                     waited[each.region] += each.exposed_ps
-            found.rounds.append(ExpertRound(begin, end, sum(waited) // found.regions, max(waited),
-                                            None, None, None, None))
+            found.rounds.append(ExpertRound(begin, end, max(waited), sum(waited) // found.regions,
+                                            max(waited), None, None, None, None))
         return found
 
     def refusal(self) -> str | None:

@@ -72,7 +72,7 @@ class MoeTraffic:
                   "direct": self._direct,
                   "fp_dispatch": control.fp_dispatch if control else "block",
                   "repatch": control.repatch if control and control.repatch != "rotor" else "never",
-                  "demand": control.demand if control else "sum", "eps_first": eps_first},
+                  "demand": control.demand if control else "max", "eps_first": eps_first},
             exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
                       # A transport whose queue pairs have one path divides bytes evenly; a fluid
                       # one shares links.
@@ -112,7 +112,7 @@ class MoeTraffic:
             self.core.set_circuits(
                 region, engine.node(panel), nics, first_port=first,
                 nics_of_server=len(first_hop.ports) if len(wires) > 1 else GPUS,
-                rule=control.rule, seed=engine.seed + region,
+                rule=control.rule, ties=control.ties, seed=engine.seed + region,
                 all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
                 assigner=self._assigner(control.rule, region, alpha))
             name = next(each.name for each in engine.plan.panels if each.number == panel)
@@ -267,9 +267,9 @@ class MoeTraffic:
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
         found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))
-        for begin, end, mean, most, optical, electrical in core.iterations():
-            found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
-                                            mean[2], optical, electrical))
+        for begin, end, exposed, mean, most, optical, electrical in core.iterations():
+            found.rounds.append(ExpertRound(begin - origin, end - origin, exposed, mean[0], most[0],
+                                            mean[1], mean[2], optical, electrical))
         for region in self.patched:
             driver = core.driver(region)
             found.patches += driver.patches
