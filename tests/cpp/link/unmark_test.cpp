@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -114,7 +115,7 @@ TEST_P(UnmarkTest, AnotherVerdictLeavesThePortsMarks) {
 }
 
 TEST_P(UnmarkTest, AHookThatComesLaterKnowsNothingOfEarlierMarks) {
-  EXPECT_EQ(arrived(kEct0).back(), kCe);
+  EXPECT_GE(std::ranges::count(arrived(kEct0), kCe), 10);
   hook(EgressVerdict::unmark);
   offer(kCe);  // it finds the port idle
   events_.run_until(events_.now() + milliseconds(1));
