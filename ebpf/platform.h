@@ -262,11 +262,15 @@ struct ln_egress_meta {
   ln_u32 port;                /* of the switch */
   ln_u32 queue;               /* class of the packet */
   ln_u32 marked;              /* 1: carries CE already, or the port's own rule marks it */
+  ln_u32 own_mark;            /* 1: the port's own rule marks it, and it came without CE */
+  ln_u32 unused;
 };
 
 enum ln_egress_action {
   LN_EGRESS_LEAVE = 0, /* as it is; header bytes that the hook edited count */
   LN_EGRESS_MARK = 1,  /* the host sets CE, where the packet is ECN-capable */
+  /* The host takes the mark of the port's own rule away. A mark that the packet came with stays. */
+  LN_EGRESS_UNMARK = 2,
 };
 
 #define LN_EGRESS_STATES 2u /* a half-link's state: so many lots of rows, each of one struct */

@@ -87,6 +87,34 @@ LN_INLINE void symphony_init(const struct symphony_config* config, struct sympho
   row->marks = 0;
   row->gap = 0;
   row->nranks = tag->nranks;
+  row->order = config->base == SYMPHONY_BASE_NOT_LEADER ? tag->prog : 0;
+  row->spared = row->owner;
+  row->e_spared = (ln_u16)e;
+}
+
+/* The place of a sender in the random order that holds while one owner follows another. */
+LN_INLINE ln_u32 symphony_lot(const struct ln_egress_meta* meta, ln_u32 owners, ln_u32 rank) {
+  return (ln_u32)(ln_mix64(ln_mix64(meta->seed ^ owners) + rank * LN_GOLDEN) >> 32);
+}
+
+/* Of the controls NOT_RANDOM and NOT_LEADER: `spared` changes hands by the owner's rules, in another order
+ * than that of the rearmost first. 1: this packet is the spared sender's. */
+LN_INLINE int symphony_spared(const struct symphony_config* config, struct symphony_row* row,
+                              const struct symphony_tag* tag, ln_u32 e,
+                              const struct ln_egress_meta* meta) {
+  ln_u32 stale = config->stale > 0xffffu ? 0xffffu : config->stale;
+  int by_lot = config->base == SYMPHONY_BASE_NOT_RANDOM, spared;
+  if (row->spared == SYMPHONY_NONE || row->spared == tag->rank ||
+      (by_lot ? symphony_lot(meta, row->order, tag->rank) < symphony_lot(meta, row->order, row->spared)
+              : (ln_s32)(tag->prog - row->order) > 0) ||
+      (ln_u32)(ln_u16)((ln_u16)e - row->e_spared) >= stale) {
+    if (!by_lot) row->order = tag->prog;
+    row->spared = tag->rank;
+    row->e_spared = (ln_u16)e;
+  }
+  spared = row->spared == tag->rank;
+  if (spared && tag->flags & STEP_FLAG_LAST) row->spared = SYMPHONY_NONE;
+  return spared;
 }
 
 /* Where in progress a connection's packet is; 0: its beginning was not seen. */
@@ -120,19 +148,20 @@ LN_INLINE int symphony_progress(const struct symphony_config* config, struct ln_
   return 1;
 }
 
-/* One packet of a ring on the ring's row; 1: the packet gets an extra mark. `low` follows the rearmost
- * sender that is still sending, its owner: the owner's own packets move it, a packet farther behind
+/* One packet of a ring on the ring's row: what becomes of it, enum ln_egress_action. `low` follows the
+ * rearmost sender that is still sending, its owner: the owner's own packets move it, a packet farther behind
  * takes it over, and the last packet of a step releases it. `waiting` packets of `bytes` stay behind. */
-LN_INLINE int symphony_row_mark(const struct symphony_config* config, struct symphony_row* row,
+LN_INLINE ln_u32 symphony_row_mark(const struct symphony_config* config, struct symphony_row* row,
                                 int found, const struct symphony_tag* tag,
                                 const struct symphony_books* books, ln_u32 egress, ln_u32 e,
                                 ln_u32 waiting, ln_u64 bytes, int unmarkable,
                                 const struct ln_egress_meta* meta, ln_s32* ahead) {
   ln_s32 d, gap;
+  int spared;
   if (!found || row->gen != tag->gen || e - row->e_last >= config->idle) {
     symphony_init(config, row, tag, egress, e);
     symphony_count(books, SYMPHONY_INIT);
-    return 0;
+    return LN_EGRESS_LEAVE;
   }
   row->e_last = e;
   if (e != row->e_epoch) {
@@ -151,43 +180,49 @@ LN_INLINE int symphony_row_mark(const struct symphony_config* config, struct sym
     symphony_init(config, row, tag, egress, e);
     symphony_count(books, SYMPHONY_INIT);
     symphony_count(books, SYMPHONY_IMPLAUSIBLE);
-    return 0;
+    return LN_EGRESS_LEAVE;
   }
   if (row->owner == SYMPHONY_NONE || row->owner == tag->rank || d < 0 ||
       e - row->e_owner >= config->stale) {
     if (row->owner != SYMPHONY_NONE && row->owner != tag->rank && d >= 0)
       symphony_count(books, SYMPHONY_STALE);
+    if (config->base == SYMPHONY_BASE_NOT_RANDOM) row->order += row->owner != tag->rank;
     row->low = tag->prog;
     row->owner = tag->rank;
     row->e_owner = e;
   }
   gap = (ln_s32)((tag->prog & config->mask) - (row->low & config->mask));
   *ahead = gap;
+  spared = config->base == SYMPHONY_BASE_NOT_OWNER ? row->owner == tag->rank
+           : config->base == SYMPHONY_BASE_LEADERS ? gap <= (ln_s32)tag->tau
+           : config->base == SYMPHONY_BASE_ALL     ? 0
+                                                   : symphony_spared(config, row, tag, e, meta);
   if (tag->flags & STEP_FLAG_LAST && row->owner == tag->rank) row->owner = SYMPHONY_NONE;
   if (gap > 0) {
     if (row->gap < (ln_u32)gap) row->gap = (ln_u32)gap;
     symphony_raise(books, SYMPHONY_GAP, (ln_u64)gap);
   }
-  if (gap <= (ln_s32)tag->tau) return 0;
-  if (!(row->state & SYMPHONY_ACT)) return 0;
-  if (unmarkable) return 0;
-  if (waiting < config->gate || bytes < config->gate_bytes) return 0;
+  if (!(row->state & SYMPHONY_ACT)) return LN_EGRESS_LEAVE;
+  if (meta->own_mark && spared) return LN_EGRESS_UNMARK;
+  if (gap <= (ln_s32)tag->tau) return LN_EGRESS_LEAVE;
+  if (unmarkable) return LN_EGRESS_LEAVE;
+  if (waiting < config->gate || bytes < config->gate_bytes) return LN_EGRESS_LEAVE;
   if (config->credit && row->credit == 0) {
     symphony_count(books, SYMPHONY_NO_CREDIT);
-    return 0;
+    return LN_EGRESS_LEAVE;
   }
   if (tag->mode == SYMPHONY_SPACED) {
-    if (row->xm) return 0;
+    if (row->xm) return LN_EGRESS_LEAVE;
   } else {
     ln_u32 over = (ln_u32)gap - tag->tau;
-    if (2 * row->xm >= row->pk) return 0;
+    if (2 * row->xm >= row->pk) return LN_EGRESS_LEAVE;
     if (over < tag->span &&
         ((ln_u32)(ln_egress_rand(meta, SYMPHONY_DRAW) >> 32) & (tag->span - 1)) >= over)
-      return 0;
+      return LN_EGRESS_LEAVE;
   }
   row->xm += 1;
   row->marks += 1;
-  return 1;
+  return LN_EGRESS_MARK;
 }
 
 LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln_egress_host* host,
@@ -197,7 +232,7 @@ LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln
   struct symphony_books books;
   struct symphony_row* row;
   ln_u32 e, queue = meta->queue & (LN_CLASSES - 1), waiting = meta->packets[queue];
-  ln_u32 job_g = 0;
+  ln_u32 job_g = 0, action;
   ln_s32 gap = 0;
   int tagged = 0, found = 0;
   if (!config->enable) return LN_EGRESS_LEAVE;
@@ -241,18 +276,23 @@ LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln
   }
   books.job = symphony_tally_of(host, tag.job, meta->port, 1);
   symphony_count(&books, SYMPHONY_TAGGED);
-  if (meta->marked) symphony_count(&books, SYMPHONY_BASE);
   symphony_thresholds(config, job_g, &tag);
-  if (config->retx && tag.flags & STEP_FLAG_AGAIN) return LN_EGRESS_LEAVE;
-  row = symphony_find(config, host, SYMPHONY_RING, tag.job, tag.ring, e, &found);
-  if (!row) {
-    symphony_count(&books, SYMPHONY_NO_ROW);
-    return LN_EGRESS_LEAVE;
+  action = LN_EGRESS_LEAVE;
+  row = (struct symphony_row*)0;
+  if (!config->retx || !(tag.flags & STEP_FLAG_AGAIN)) {
+    row = symphony_find(config, host, SYMPHONY_RING, tag.job, tag.ring, e, &found);
+    if (row)
+      action = symphony_row_mark(config, row, found, &tag, &books, meta->port, e, waiting,
+                                 meta->queued[queue], meta->marked || place.ecn == 3 || place.ecn == 0,
+                                 meta, &gap);
+    else
+      symphony_count(&books, SYMPHONY_NO_ROW);
   }
-  if (!symphony_row_mark(config, row, found, &tag, &books, meta->port, e, waiting,
-                         meta->queued[queue], meta->marked || place.ecn == 3 || place.ecn == 0,
-                         meta, &gap))
-    return LN_EGRESS_LEAVE;
+  if (action == LN_EGRESS_UNMARK)
+    symphony_count(&books, SYMPHONY_UNMARKED);
+  else if (meta->marked)
+    symphony_count(&books, SYMPHONY_BASE);
+  if (!row || action != LN_EGRESS_MARK) return action;
   symphony_count(&books, SYMPHONY_EXTRA);
   /* The owner's own packets have no gap, so a marked packet has not released its witness. */
   host->note[SYMPHONY_NOTE_job] = tag.job;

@@ -19,6 +19,15 @@ enum symphony_identity {
   SYMPHONY_SEQ = 2,      /* TCP's sequence number or RoCE's PSN */
   SYMPHONY_NOTHING = 3,  /* every packet bypasses */
 };
+/* Which packets of a ring whose warm-up is over keep the mark of the port's own rule. All but the first
+ * are ours. The last two are controls: they spare as many senders as NOT_OWNER, whatever their progress. */
+enum symphony_base {
+  SYMPHONY_BASE_ALL = 0,
+  SYMPHONY_BASE_NOT_OWNER = 1,  /* those that are not the owner's */
+  SYMPHONY_BASE_LEADERS = 2,    /* those more than tau ahead */
+  SYMPHONY_BASE_NOT_RANDOM = 3, /* those that are not a random sender's, another one with each owner */
+  SYMPHONY_BASE_NOT_LEADER = 4, /* those that are not the foremost sender's */
+};
 enum symphony_jobs {
   SYMPHONY_ANY_JOB = 0, /* jobs have no rows: all are tracked by the program's own options */
   SYMPHONY_LISTED = 1,  /* a job without a row is unknown, and its packets bypass */
@@ -46,7 +55,8 @@ struct symphony_config {
   ln_u8 jobs;     /* enum symphony_jobs */
   ln_u8 hosts;    /* 1: ports to hosts are tracked too */
   ln_u8 tau_units;
-  ln_u8 unused[3];
+  ln_u8 base; /* enum symphony_base */
+  ln_u8 unused[2];
 };
 
 /* --- state of one half-link: its rows, and the counters of its jobs --- */
@@ -77,7 +87,11 @@ struct symphony_row {
   ln_u32 marks;   /* extra ones since the row was made */
   ln_u32 gap;     /* the largest since then */
   ln_u32 nranks;
-  ln_u32 padding[2];
+  /* Of the two controls: the sender whose base marks are taken back, the low bits of the epoch of its last
+   * packet, and the foremost's progress or the number of owners so far. */
+  ln_u32 order;
+  ln_u16 spared;
+  ln_u16 e_spared;
 };
 #define SYMPHONY_ROW_FIELDS(X)                                                             \
   X(job) X(ring) X(egress) X(gen) X(state) X(low) X(owner) X(credit) X(e_owner) X(e_last)  \
@@ -89,6 +103,7 @@ struct symphony_row {
   X(TAGGED, tagged)               /* packets of aligned rings */                      \
   X(EXTRA, extra_marks)                                                               \
   X(BASE, base_marks)             /* tagged ones that carry CE without our doing */   \
+  X(UNMARKED, unmarked)           /* tagged ones whose base mark was taken back */    \
   X(BYPASS, bypass)               /* untagged, control, or of a job that is not tracked */ \
   X(NO_ROW, no_row)               /* the table is full */                             \
   X(INIT, init)                   /* rows made, or made again */                      \

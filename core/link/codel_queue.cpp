@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "packet/ecn.hpp"
 
 namespace loomnet {
 
@@ -18,10 +17,7 @@ PacketPtr CodelQueue::dequeue(Picoseconds now) {
     PacketPtr pop() { return owner.remove(); }
     std::uint64_t bytes() const { return owner.queued(); }
     void drop(PacketPtr packet, Picoseconds at) { owner.port_.drop(kCodel, *packet, at); }
-    void mark(Packet& packet) {
-      mark_ce(packet);
-      ++owner.port_.counters.marked;
-    }
+    void mark(Packet& packet) { owner.port_.mark(packet); }
   } queue{*this};
   return codel_.dequeue(queue, settings_, now);
 }

@@ -15,11 +15,13 @@ struct Departure {
   Picoseconds now{};               // the packet's first bit leaves
   std::uint32_t frame_length = 0;  // Ethernet frame without FCS
   QueueClass queue = kDataClass;   // that the packet waited in
-  bool marked = false;             // it carries CE, or the port's own discipline has just marked it
+  bool marked = false;             // it carries CE: it came marked, or the port's own discipline marked it
   std::span<const QueuedClass, kQueueClasses> waiting;  // behind it, by class
+  bool own_mark = false;  // the port's own discipline marked it, and it came without CE
 };
 
-enum class EgressVerdict : std::uint8_t { leave, mark };
+// `unmark` takes the mark of the port's own discipline away. A mark that the packet came with stays.
+enum class EgressVerdict : std::uint8_t { leave, mark, unmark };
 
 // Where a hook belongs.
 struct EgressPlace {
@@ -43,7 +45,8 @@ struct EgressNote {
 class EgressHook {
  public:
   virtual ~EgressHook() = default;
-  // `header`: the first bytes of the frame. On `mark` the port sets CE, if the packet is ECN-capable.
+  // `header`: the first bytes of the frame. On `mark` the port sets CE, if the packet is ECN-capable; on
+  // `unmark` of its own mark the packet has the ECN bits again that it came with.
   virtual EgressVerdict dequeue(std::span<std::uint8_t> header, const Departure& departure) = 0;
   // Of the packet that the hook has just marked.
   virtual EgressNote note() const { return {}; }

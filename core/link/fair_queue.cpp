@@ -5,7 +5,6 @@
 #include <array>
 
 #include "link/flow_hash.hpp"
-#include "packet/ecn.hpp"
 
 namespace loomnet {
 
@@ -94,10 +93,7 @@ PacketPtr FairQueue::next_of(Flow& flow, Picoseconds now) {
     PacketPtr pop() { return owner.pop(flow); }
     std::uint64_t bytes() const { return flow.bytes; }
     void drop(PacketPtr packet, Picoseconds at) { owner.port_.drop(kCodel, *packet, at); }
-    void mark(Packet& packet) {
-      mark_ce(packet);
-      ++owner.port_.counters.marked;
-    }
+    void mark(Packet& packet) { owner.port_.mark(packet); }
   } queue{*this, flow};
   return flow.codel.dequeue(queue, *settings_.codel, now);
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "packet/ecn.hpp"
 
 namespace loomnet {
 
@@ -36,10 +35,7 @@ Offer FifoQueue::enqueue(PacketPtr packet, Picoseconds now) {
 PacketPtr FifoQueue::dequeue(Picoseconds) {
   const std::uint64_t before = bytes_;
   PacketPtr packet = pop();
-  if (packet->ect && red_.marks(before, port_.random)) {
-    mark_ce(*packet);
-    ++port_.counters.marked;
-  }
+  if (packet->ect && red_.marks(before, port_.random)) port_.mark(*packet);
   return packet;
 }
 

@@ -68,12 +68,17 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
 // Calls the hook, impairs the packet and reports it, in this order; returns the time of arrival.
 Picoseconds HalfLink::depart(Packet& packet, Picoseconds start, Picoseconds done) {
   if (hook_ && packet.queue != kMacControlClass) {
+    const std::uint8_t before = std::exchange(port_.ecn_before_mark, 0);
     const Departure departure{start, packet.wire_length, packet.queue, is_ce(packet),
-                              queue().classes()};
-    if (hook_->dequeue(packet.header_bytes(), departure) == EgressVerdict::mark && packet.ect) {
+                              queue().classes(), before != 0};
+    const EgressVerdict verdict = hook_->dequeue(packet.header_bytes(), departure);
+    if (verdict == EgressVerdict::mark && packet.ect) {
       mark_ce(packet);
       ++port_.counters.marked;
       if (port_.tap) port_.tap->marked(port_.number, packet, hook_->note(), start);
+    } else if (verdict == EgressVerdict::unmark && before != 0) {
+      set_ecn_bits(packet, before);
+      --port_.counters.marked;
     }
   }
   Picoseconds arrival = done + delay_;

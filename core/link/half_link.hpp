@@ -83,6 +83,7 @@ class alignas(128) HalfLink final : public EventHandler {
   // Calls `hook` (null: none) for every packet that leaves from now on.
   void set_egress(std::unique_ptr<EgressHook> hook) {
     hook_ = std::move(hook);
+    port_.ecn_before_mark = 0;
     note_observers();
   }
   EgressHook* egress() const { return hook_.get(); }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "packet/ecn.hpp"
 
 namespace loomnet {
 
@@ -71,10 +70,7 @@ PacketPtr LaggardQueue::dequeue(Picoseconds) {
     return packet;
   }
   control_share_.sent_data(packet->wire_length, data_bytes_ > 0);
-  if (packet->ect && red_.marks(before, port_.random)) {
-    mark_ce(*packet);
-    ++port_.counters.marked;
-  }
+  if (packet->ect && red_.marks(before, port_.random)) port_.mark(*packet);
   return packet;
 }
 

@@ -13,7 +13,6 @@
 #include "link/link_config.hpp"
 #include "link/port_queue.hpp"
 #include "link/red.hpp"
-#include "packet/ecn.hpp"
 #include "packet/trim.hpp"
 
 namespace loomnet {
@@ -102,10 +101,7 @@ class PriorityQueue final : public PortQueue {
     data_bytes_ -= packet->wire_length;
     if (buffer_) buffer_->give(*packet);
     control_share_.sent_data(packet->wire_length, data_bytes_ > 0);
-    if (packet->ect && red_.marks(data_before, port_.random)) {
-      mark_ce(*packet);
-      ++port_.counters.marked;
-    }
+    if (packet->ect && red_.marks(data_before, port_.random)) port_.mark(*packet);
   }
   return packet;
 }

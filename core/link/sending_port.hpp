@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "clock/random.hpp"
+#include "packet/ecn.hpp"
 #include "packet/packet.hpp"
 #include "packet/tap.hpp"
 
@@ -61,7 +62,14 @@ struct SendingPort {
   RandomStream random;
   Tap* tap = nullptr;
   std::uint32_t number = 0;  // of the half-link, as the tap knows it
+  std::uint8_t ecn_before_mark = 0;  // of the packet that mark() was last called for; 0: it had CE already
 
+  // Sets CE by the rule of the port's own discipline, in the packet that leaves the queue now.
+  void mark(Packet& packet) {
+    ecn_before_mark = is_ce(packet) ? 0 : ecn_bits(packet);
+    mark_ce(packet);
+    ++counters.marked;
+  }
   void drop(QueueDrop reason, const Packet& packet, Picoseconds now) {
     ++counters.queue_drops[reason];
     if (tap) [[unlikely]] {

@@ -317,7 +317,7 @@ void XdpProgram::test_egress(std::span<std::uint8_t> frame, const ln_egress_meta
   std::uint64_t action = 0;
   std::memcpy(&action, bytes.data() + kAnswer, sizeof action);
   std::memcpy(out.note.data(), bytes.data() + kNote, sizeof out.note);
-  out.verdict = action == LN_EGRESS_MARK ? EgressVerdict::mark : EgressVerdict::leave;
+  out.verdict = egress_verdict(action);
 }
 
 std::vector<StateSnapshot> XdpProgram::egress_snapshot() const {

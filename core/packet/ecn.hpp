@@ -26,4 +26,14 @@ inline void mark_ce(Packet& packet) {
   if (ecn_field::present(packet)) packet.header[ecn_field::kEthernet + 1] |= 0x30;
 }
 
+// The two bits of the field, 0 where there is none.
+inline std::uint8_t ecn_bits(const Packet& packet) {
+  return ecn_field::present(packet) ? packet.header[ecn_field::kEthernet + 1] >> 4 & 3 : 0;
+}
+
+inline void set_ecn_bits(Packet& packet, std::uint8_t bits) {
+  std::uint8_t& byte = packet.header[ecn_field::kEthernet + 1];
+  if (ecn_field::present(packet)) byte = static_cast<std::uint8_t>((byte & ~0x30) | bits << 4);
+}
+
 }  // namespace loomnet

@@ -109,6 +109,7 @@ class EgressSide {
       meta_.now = static_cast<ln_u64>(departure.now.count);
       meta_.queue = departure.queue;
       meta_.marked = departure.marked;
+      meta_.own_mark = departure.own_mark;
       static_assert(kQueueClasses == LN_CLASSES);
       for (std::size_t i = 0; i < kQueueClasses; ++i) {
         meta_.queued[i] = departure.waiting[i].bytes;
@@ -117,7 +118,7 @@ class EgressSide {
       host_.tables = common_->tables;
       const ln_u32 action = Logic::egress(config_, host_, packet, meta_);
       ++meta_.sequence;
-      return action == LN_EGRESS_MARK ? EgressVerdict::mark : EgressVerdict::leave;
+      return egress_verdict(action);
     }
     EgressNote note() const override {
       const std::span<const std::string_view> names = Logic::egress_notes();

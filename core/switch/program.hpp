@@ -70,6 +70,13 @@ struct SwitchCounter {
   std::string_view name;  // stable; appears in reports
   std::uint64_t value = 0;
 };
+// What a hook answers, enum ln_egress_action. An answer that is none leaves the packet as it is.
+constexpr EgressVerdict egress_verdict(std::uint64_t action) {
+  return action == LN_EGRESS_MARK     ? EgressVerdict::mark
+         : action == LN_EGRESS_UNMARK ? EgressVerdict::unmark
+                                      : EgressVerdict::leave;
+}
+
 // A counter of an egress hook. Over the half-links of a switch it is added up or, where it is the
 // largest value of its kind, compared.
 struct EgressCounter {

@@ -250,9 +250,10 @@ class Transport {
   // The trees that join a queue pair's group are others, as QpConfig::group::trees has them. Throws
   // std::invalid_argument.
   virtual void on_trees(QpNumber, std::vector<std::vector<std::uint16_t>>, Picoseconds) {}
-  // A queue pair that has nothing to do begins anew, as if another one were connected in its place: its
-  // packets draw another entropy for ECMP, and its congestion control knows nothing. Packet sequence numbers
-  // go on. Throws std::invalid_argument where the transport has no such thing.
+  // Another queue pair takes the place of one that has nothing to do: it has another number and another first
+  // PSN, its packets draw another entropy for ECMP, and neither end's congestion control knows anything.
+  // Requests go on naming it by its first number. Throws std::invalid_argument where the transport has no
+  // such thing.
   virtual void on_renew(QpNumber, Picoseconds) {
     throw std::invalid_argument("transport " + std::string(name()) + ": a queue pair does not begin anew");
   }

@@ -20,7 +20,7 @@ import loomnet as ln
 import lib as rings
 
 WARM = 2  # epochs after which a new row marks, the program's default
-ON = {"tau": "1 step", "shift": 17}
+ON = {"tau": "1 step", "shift": 17, "identity": "hdr"}
 HOSTS = {"preset": "B", "identity": "hdr"}
 BARS: dict[str, Callable[..., None]] = {}
 FLUID = ("S4", "S5", "S6")  # these send no packets
@@ -62,7 +62,8 @@ def ring_of(ranks, step, **more):
 def s3(lab, seeds):
     for hosts, step in ((16, "4 MB"), (32, "2 MB")):
         condition = rings.Condition(hosts=hosts, step=step)
-        pairs = [rings.run_pair(lab.run, condition, seed, f"S3-{hosts}", oracle=False)
+        pairs = [rings.run_pair(lab.run, condition, seed, f"S3-{hosts}",
+                                ("off", "on", "no_marks", "alone"))
                  for seed in seeds_of(lab, seeds)]
         off, on = (statistics.fmean(getattr(pair, kind).gap for pair in pairs)
                    for kind in ("off", "on"))
@@ -73,6 +74,9 @@ def s3(lab, seeds):
         lab.check(f"S3-completion-{hosts}", statistics.fmean(gains), ge=-0.05)
         lab.metric("gain_least", min(gains), unit="ratio", label=f"S3-{hosts}")
         lab.metric("gain_most", max(gains), unit="ratio", label=f"S3-{hosts}")
+        for kind in ("no_marks", "alone"):  # beside the bar: what marks cost, and extra ones alone
+            lab.metric(f"saved_{kind}", statistics.fmean(pair.saved(kind) for pair in pairs),
+                       unit="ratio", label=f"S3-{hosts}")
         leaders(lab, f"S3-{hosts}", [(pair.off.leading_s, pair.on.leading_s) for pair in pairs])
 
 
@@ -245,9 +249,10 @@ def s11(lab, seeds):
 
 @bar
 def s12(lab, seeds):
-    """TIMELY alone: HPCC is not implemented."""
+    """One kind of hosts that do not see marks, TIMELY. HPCC is not implemented, so that hosts which
+    read telemetry were not tried."""
     condition = rings.Condition(hosts=16, step="2 MB", host="timely", jitter=0.3)
-    pairs = [rings.run_pair(lab.run, condition, seed, "S12", oracle=False)
+    pairs = [rings.run_pair(lab.run, condition, seed, "S12")
              for seed in seeds_of(lab, min(seeds, 6))]
     lab.check("S12-marks", sum(pair.on.extra for pair in pairs), ge=1)
     off = [pair.off.seconds for pair in pairs]

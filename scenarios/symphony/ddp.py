@@ -28,7 +28,7 @@ def network(ranks, rate, *, symphony, live):
     fabric = rings.ring_fabric(ranks, rate=rate, delay="1 us", pfc=not live,
                                payload="2048 B" if live else "4096 B")
     if symphony:
-        fabric.program("*", "symphony", mode="spaced", tau="1 step")
+        fabric.program("*", "symphony", mode="spaced", tau="1 step", identity="hdr")
     # Frames that switches in the kernel would carry too; placed in the engine, they cost a fifth.
     return fabric.place("p*", "engine")
 

@@ -42,7 +42,7 @@ def jobs(claims):
 
 def run(lab, claims, options, seed, label, pcap=None):
     fabric = rings.shared_fabric(2 * RANKS).program("*", "symphony", tau="1 step", shift=17,
-                                                    **options)
+                                                    identity="hdr", **options)
     return lab.run(fabric, jobs(claims), seed=seed, label=f"{label}-{seed}", pcap=pcap,
                    roce={"preset": "B", "identity": "hdr"})
 

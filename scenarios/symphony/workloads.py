@@ -31,7 +31,7 @@ class Workload:
     def fabric(self, on):
         groups = self.jobs + self.beside
         fabric = rings.ring_fabric(self.ranks * groups, oversubscription=1 if groups == 1 else 2)
-        return fabric.program("*", "symphony", tau="1 step") if on else fabric
+        return fabric.program("*", "symphony", tau="1 step", identity="hdr") if on else fabric
 
     def hosts(self, group):
         return [f"h{group * self.ranks + i}" for i in range(self.ranks)]

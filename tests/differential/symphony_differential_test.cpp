@@ -2,6 +2,8 @@
 // 100,000 packets of rings, tunnels, hostile bytes and sequence numbers. Same marks, notes, rows, counters.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "differential/program_pair.hpp"
 #include "switch/symphony/symphony_batch.hpp"
 #include "switch_symphony/ring_packets.hpp"
@@ -28,17 +30,21 @@ struct HookPair {
 
   // Hands both the same packet; whether both mark it, or why the test fails.
   bool marks(const std::vector<std::uint8_t>& frame, const Leaving& leaving) {
+    return answer(frame, leaving) == EgressVerdict::mark;
+  }
+  // What both answer.
+  EgressVerdict answer(const std::vector<std::uint8_t>& frame, const Leaving& leaving) {
     std::array<QueuedClass, kQueueClasses> queued{};
     queued[kDataClass] = {leaving.waiting * 1000u, leaving.waiting};
     std::vector<std::uint8_t> ours = frame, theirs = frame;
     const std::size_t header = std::min<std::size_t>(ours.size(), kMaxHeaderBytes);
     const EgressVerdict verdict =
         hook->dequeue({ours.data(), header}, {nanoseconds(leaving.ns), static_cast<std::uint32_t>(ours.size()),
-                                              kDataClass, leaving.ce, queued});
+                                              kDataClass, leaving.ce, queued, leaving.own});
     ln_egress_meta meta{};
     meta.now = static_cast<ln_u64>(nanoseconds(leaving.ns).count);
     meta.seed = kSeed, meta.sequence = sequence++, meta.half = kHalf, meta.port = kPort;
-    meta.queue = kDataClass, meta.marked = leaving.ce;
+    meta.queue = kDataClass, meta.marked = leaving.ce, meta.own_mark = leaving.own;
     meta.queued[kDataClass] = queued[kDataClass].bytes, meta.packets[kDataClass] = queued[kDataClass].packets;
     pair.xdp.test_egress(theirs, meta, run);
     EXPECT_EQ(run.verdict, verdict) << "packet " << sequence;
@@ -47,7 +53,7 @@ struct HookPair {
       const auto note = hook->note().values;
       EXPECT_TRUE(std::equal(note.begin(), note.end(), run.note.begin())) << "packet " << sequence;
     }
-    return verdict == EgressVerdict::mark;
+    return verdict;
   }
   void compare() {
     const auto ours = pair.native.egress_snapshot(), theirs = pair.xdp.egress_snapshot();
@@ -135,6 +141,39 @@ TEST_F(SymphonyDifferentialTest, AHundredThousandPacketsAreMarkedAlike) {
   EXPECT_GT(marks, 2'000u);
   std::printf("  %llu packets, %llu extra marks\n", static_cast<unsigned long long>(packets),
               static_cast<unsigned long long>(marks));
+}
+
+// The rules for base marks, with and without the port's own mark on each packet.
+TEST_F(SymphonyDifferentialTest, BaseMarksAreTakenBackAlike) {
+  for (const std::string rule : {"not_owner", "leaders", "not_random", "not_leader"}) {
+    SCOPED_TRACE(rule);
+    HookPair both({{"base_marks", rule}, {"rows", std::int64_t{16}}, {"idle", std::int64_t{64}}});
+    std::vector<RingPackets> rings;
+    for (std::uint16_t i = 0; i < 4; ++i) {
+      RingShape shape;
+      shape.ring = i, shape.first_step = 65'520;
+      shape.nranks = static_cast<std::uint16_t>(2 + 5 * i);
+      rings.emplace_back(shape, 31u + i);
+    }
+    RandomStream random(5, 0x62617365, 0);
+    std::int64_t now = 0;
+    std::map<EgressVerdict, std::uint64_t> answers;
+    for (int i = 0; i < 20'000; ++i) {
+      RingPacket p = rings[random.below(4)].next();
+      p.leaving.ns = now += random.below(2000) + (random.below(3000) == 0 ? 40'000'000 : 0);
+      p.leaving.ce = random.below(2) == 0;
+      p.leaving.own = p.leaving.ce && random.below(4) != 0;
+      if (random.below(100) == 0) p.step.gen = static_cast<ln_u8>(p.step.gen + 1);
+      const Ecn2 ecn = p.leaving.ce ? Ecn2::ce : Ecn2::ect;
+      ++answers[both.answer(wrapped(random, step_udp(p.step, random.below(40)), ecn), p.leaving)];
+      if (HasFailure()) return;
+    }
+    both.compare();
+    EXPECT_EQ(both.counter("unmarked"), answers[EgressVerdict::unmark]);
+    EXPECT_GT(answers[EgressVerdict::unmark], 500u);
+    EXPECT_GT(answers[EgressVerdict::mark], 50u);
+    EXPECT_GT(both.counter("base_marks"), 500u);
+  }
 }
 
 TEST_F(SymphonyDifferentialTest, PacketsWithoutAHeaderAreMarkedAlikeByTheirRules) {

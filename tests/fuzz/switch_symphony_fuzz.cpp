@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,17 +51,20 @@ std::uint64_t counter(const SwitchProgram& program, std::string_view name) {
 void departures(Input in) {
   static constexpr const char* kIdentities[] = {"hdr", "sport", "seq", "none"};
   const std::string identity = kIdentities[in.byte() % 4];
-  const bool prob = in.byte() & 1;
+  static constexpr const char* kRules[] = {"all", "not_owner", "leaders", "not_random", "not_leader"};
+  const std::uint8_t mode = in.byte();
+  const bool prob = mode & 1;
+  const std::string rule = kRules[mode / 2 % std::size(kRules)];
   const auto program = make_program(
       "symphony", 4, 1,
       {{"identity", identity}, {"rows", std::int64_t{4}}, {"warm", std::int64_t{0}}, {"idle", std::int64_t{2}},
-       {"mode", std::string(prob ? "prob" : "spaced")}});
+       {"mode", std::string(prob ? "prob" : "spaced")}, {"base_marks", rule}});
   SymphonyBatch batch = sequence_rules(identity == "seq");
   batch.forward.generation = 1;
   program->set_tables(batch.pack());
   const auto hook = program->make_egress({1, 1}, 1);
   std::int64_t now = 0;
-  std::uint64_t packets = 0, marks = 0;
+  std::uint64_t packets = 0, marks = 0, unmarked = 0;
   while (in.at < in.end) {
     now += std::int64_t{in.byte()} << 28;
     const std::uint8_t kind = in.byte();
@@ -87,9 +91,14 @@ void departures(Input in) {
     std::array<QueuedClass, kQueueClasses> queued{};
     queued[kDataClass] = {kind, kind & 3u};
     ++packets;
-    if (hook->dequeue({exact.get(), bytes.size()},
-                      {{now}, static_cast<std::uint32_t>(bytes.size()), kDataClass, (kind & 0x40) != 0, queued}) ==
-        EgressVerdict::mark) {
+    const bool marked = kind & 0x40, own = marked && (kind & 0x20);
+    const EgressVerdict verdict = hook->dequeue(
+        {exact.get(), bytes.size()},
+        {{now}, static_cast<std::uint32_t>(bytes.size()), kDataClass, marked, queued, own});
+    if (verdict == EgressVerdict::unmark) {
+      ++unmarked;
+      REQUIRE(own && rule != "all");
+    } else if (verdict == EgressVerdict::mark) {
       ++marks;
       const auto note = hook->note().values;
       REQUIRE((kind & 0x40) == 0 && (kind & 3) != 0);
@@ -101,6 +110,7 @@ void departures(Input in) {
   }
   REQUIRE(counter(*program, "tagged") + counter(*program, "bypass") == packets);
   REQUIRE(counter(*program, "extra_marks") == marks);
+  REQUIRE(counter(*program, "unmarked") == unmarked);
   REQUIRE(counter(*program, "implausible") <= counter(*program, "init"));
 }
 

@@ -91,7 +91,7 @@ def test_constants_are_scaled_by_nobody_but_the_user():
     fast, slow = (parameters({"preset": "A"}, star(RED, rate=rate))
                   for rate in ("100 Gb/s", "10 Gb/s"))
     assert {name for name in fast if fast[name] != slow[name]} == {"line_rate_bps"}
-    assert presets().keys() == {"A", "B", "C", "D"}
+    assert presets().keys() == {"A", "B", "C", "D", "astra-sim"}
     plain = parameters({"dcqcn": True}, star(RED, rate="1 Gb/s"))
     assert plain["minimum_rate_bps"] == 10**7 and plain["additive_rate_bps"] == 40_000_000
     assert plain["decrease_interval_ps"] == 0 and plain["byte_counter"] == 10_000_000

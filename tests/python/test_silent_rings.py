@@ -25,9 +25,10 @@ def played(tmp_path, job, program, **options):
 
 
 @pytest.mark.parametrize(("transport", "program", "options", "remedy", "mended"), [
-    ("roce", {}, {}, 'give roce={"identity": "hdr"}', {"roce": {"identity": "hdr"}}),
+    ("roce", {"identity": "hdr"}, {}, 'give roce={"identity": "hdr"}',
+     {"roce": {"identity": "hdr"}}),
     ("mrc", {}, {}, 'give mrc={"identity": "hdr"}', {"mrc": {"identity": "hdr"}}),
-    ("tcp", {}, {}, 'give the program identity="seq" and step=',
+    ("tcp", {"identity": "hdr"}, {}, 'give the program identity="seq" and step=',
      {"program": {"identity": "seq", "step": "1 MB"}}),
     ("mrc", {"identity": "seq", "step": "1 MB"}, {"mrc": {"identity": "hdr"}},
      'give the program identity="hdr"', {"program": {"identity": "hdr"}}),
@@ -53,7 +54,6 @@ def test_hashes_taken_for_steps_are_told(tmp_path):
 
 @pytest.mark.parametrize(("job", "step", "words"), [
     ({}, "300 kB", 'ring steps have 1 MB; give the program step="1 MB"'),
-    ({"queue_pair": "per-step"}, "1 MB", "sequence numbers begin anew with each step"),
     ({}, "1 MB", None),
 ])
 def test_sequence_numbers_that_are_no_steps_are_told(tmp_path, job, step, words):
@@ -93,7 +93,7 @@ def test_a_distance_without_a_unit_is_told(tmp_path, tau, words):
 
 
 def test_a_run_without_a_lab_tells_its_notes_too(capsys):
-    fabric = symphony.ring_fabric(4).program("*", "symphony")
+    fabric = symphony.ring_fabric(4).program("*", "symphony", identity="hdr")
     ln.run(fabric, ln.AllReduce(transport="roce", **RING), roce={"preset": "B"}, write=False)
     found = capsys.readouterr()
     assert found.out == ""

@@ -71,7 +71,17 @@ def test_a_condition_says_what_its_switches_run():
     assert options("off") == options("oracle") == {}
     gated = options("on", switches=(("gate", 4),))
     assert len(gated) == 4 and all(
-        each == {"mode": "spaced", "tau": "1 step", "gate": 4} for each in gated.values())
+        each == {"mode": "spaced", "tau": "1 step", "gate": 4, "identity": "hdr"}
+        for each in gated.values())
+    # Without base marks the program or none; with them each of the rules for base marks.
+    assert options("no_marks") == {} and len(options("alone")) == 4
+    rules = {kind: {each.get("base_marks") for each in options(kind).values()}
+             for kind in symphony.KINDS}
+    assert {kind: found for kind, found in rules.items() if found - {None}} == {
+        kind: {kind} for kind in ("not_owner", "leaders", "not_random", "not_leader")}
+    for kind, switches in symphony.KINDS.items():
+        port = half(symphony.Condition(hosts=4).fabric(kind), "p0.leaf0->p0.spine0")
+        assert (port.ecn_high_bytes > 0) == switches.base, kind
     assert {each["mode"] for each in options("on", host="D").values()} == {"prob"}
 
 

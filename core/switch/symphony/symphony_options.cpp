@@ -1,11 +1,13 @@
 // Names, defaults and ranges, and what users may write for a distance between senders.
 #include "switch/symphony/symphony_options.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "switch/forward/forward_kind.hpp"
 
@@ -52,10 +54,16 @@ std::vector<ProgramOption> symphony_options() {
       "spaced: at most one extra mark of a ring and epoch, for DCQCN and classic ECN; prob: with the "
       "lead beyond tau over span, for hosts that react to the share of marks",
       0, 0, {"spaced", "prob"});
-  add("identity", std::string("hdr"),
+  add("identity", std::string("auto"),
       "where a packet says its step: in the step header (hdr), in its UDP source port (sport), by its "
-      "sequence number (seq), nowhere (none)",
-      0, 0, {"hdr", "sport", "seq", "none"});
+      "sequence number (seq), nowhere (none). auto: a run takes what its hosts write, else seq where every "
+      "ring keeps its queue pairs, else hdr",
+      0, 0, {"auto", "hdr", "sport", "seq", "none"});
+  add("base_marks", std::string("all"),
+      "packets of a ring that keep the mark of the port's own rule: all, all but those of the rearmost sender "
+      "(not_owner), those of senders more than tau ahead (leaders); as controls all but those of a random sender "
+      "(not_random) or of the foremost (not_leader)",
+      0, 0, {"all", "not_owner", "leaders", "not_random", "not_leader"});
   add("tau", std::string("1 step"), "lead that is not marked; with seq also a number of bytes", 0, 0, {},
       "distance");
   add("span", std::string("1 step"), "prob: lead beyond tau from which on marks are certain", 0, 0, {},
@@ -100,10 +108,10 @@ symphony_config symphony_settings(const ProgramSettings& s) {
   c.forward = FallsThroughToForward::forward_settings(s);
   c.sets = symphony_rows(s) / SYMPHONY_WAYS - 1;
   const std::string& identity = text(s, "identity");
-  c.identity = identity == "hdr"     ? SYMPHONY_HDR
-               : identity == "sport" ? SYMPHONY_SPORT
-               : identity == "seq"   ? SYMPHONY_SEQ
-                                     : SYMPHONY_NOTHING;
+  c.identity = identity == "sport"  ? SYMPHONY_SPORT
+               : identity == "seq"  ? SYMPHONY_SEQ
+               : identity == "none" ? SYMPHONY_NOTHING
+                                    : SYMPHONY_HDR;  // of auto too, where no run decides
   const Distance tau = distance(s, "tau"), span = distance(s, "span");
   const double scaled = tau.steps ? tau.value * kStep : tau.value;
   if (scaled >= 2147483648.0 || (tau.steps && tau.value > 16383)) {
@@ -140,6 +148,8 @@ symphony_config symphony_settings(const ProgramSettings& s) {
   c.gate_bytes = static_cast<ln_u32>(integer(s, "gate_bytes"));
   c.enable = flag(s, "enable");
   c.mode = text(s, "mode") == "prob" ? SYMPHONY_PROB : SYMPHONY_SPACED;
+  constexpr std::string_view kBase[] = {"all", "not_owner", "leaders", "not_random", "not_leader"};
+  c.base = static_cast<ln_u8>(std::ranges::find(kBase, text(s, "base_marks")) - kBase);
   c.shift = static_cast<ln_u8>(integer(s, "shift"));
   c.credit = static_cast<ln_u8>(integer(s, "credit"));
   c.retx = text(s, "retx") == "ignore";

@@ -70,6 +70,8 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
                 {.doc = "queueing delay: of one sample, or the median of eight"})
         .choice("plane_turns", &O::plane_turns, {"paths", "equal"},
                 {.doc = "turns of planes that have lost paths"})
+        .choice("ecn_reaction", &O::ecn_reaction, {"path", "window"},
+                {.doc = "a marked path passes its next turn, or the congestion control alone is told"})
         .choice("identity", &O::identity, {"none", "hdr"},
                 {.doc = "how switches learn of ring steps: not, or by a step header"})
         .add("software_time", &O::software_time,

@@ -21,6 +21,9 @@ enum class QueueDelayBy : std::uint8_t { sample, median };             // arXiv 
 // `equal`: each plane has the same share whatever it has lost, as where one of U uplinks of a plane
 // costs 1/U of a node's rate; a mark then moves no turn to another plane.
 enum class PlaneTurns : std::uint8_t { paths, equal };
+// What an ECN mark does. `path`: the marked path passes its next turn, and the congestion control is told.
+// `window`: the control alone is told (ours, to compare with hosts that have one path).
+enum class EcnReaction : std::uint8_t { path, window };
 
 // What a sender tells a congestion control.
 inline constexpr Signals kSignals =
@@ -62,6 +65,7 @@ struct MrcOptions {
   std::uint32_t readmit_answers_most = 64;
   std::uint32_t readmit_forget_caps = 100;
   PlaneTurns plane_turns = PlaneTurns::paths;
+  EcnReaction ecn_reaction = EcnReaction::path;
   std::uint32_t probe_start_rtts = 4;       // first probe of a bad EV (ours)
   Picoseconds probe_cap = milliseconds(1);  // 1 ms sim, 200 ms net (ours)
   Picoseconds probe_timeout = microseconds(50);  // max(4 RTT, 50 us) sim, 100 ms net (ours)

@@ -72,7 +72,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       ev != kNoEv && marked && !seth.probe_reply) {
     if (seth.mark == static_cast<std::uint8_t>(Mark::always_skip)) {
       condemn(ev, true, now);
-    } else if (evs_.skip(ev)) {
+    } else if (context_.options.ecn_reaction == EcnReaction::path && evs_.skip(ev)) {
       context_.count(Count::ev_skipped);
       context_.count(Count::ev_skipped_marked);
     }

@@ -67,7 +67,7 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
         .choice("rehash", &O::rehash, {"fixed", "step"},
                 {.doc = "a queue pair's UDP source port: one, or another one for each ring step"})
         .add("preset", &O::preset,
-             {.doc = "a host of the simulations of Symphony by name: A, B, C or D; options given win"});
+             {.doc = "a host of the simulations of Symphony by name: A, B, C, D or astra-sim; options given win"});
     return t;
   }();
   return rows;

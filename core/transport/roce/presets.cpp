@@ -45,6 +45,8 @@ const std::vector<OptionPreset>& presets() {
         {"dctcp_gain", 1.0 / 16},
         {"dctcp_increase_every_ps", microseconds(20).count},
         {"ack_interval", std::uint64_t{1}}}},
+      {"astra-sim", "no control but a window of one product, as ASTRA-sim's ns-3 backend is shipped",
+       {{"window_bdps", 1.0}, {"ack_interval", std::uint64_t{1}}, {"ect", true}}},
   };
   return rows;
 }

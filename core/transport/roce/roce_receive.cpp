@@ -29,12 +29,12 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
       ++count.unknown_opcode_dropped;
       return;
   }
-  const std::uint32_t found = by_number_.find(r.qp);
-  if (found == NumberIndex::kAbsent) {
+  Connection* const found = named(r.qp, r);
+  if (!found) {
     ++count.unknown_qp_dropped;
     return;
   }
-  Connection& c = *connections_[found];
+  Connection& c = *found;
   if (r.source != c.remote_address || r.destination != c.local_address) {
     ++count.wrong_peer_dropped;
     return;
@@ -47,6 +47,10 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     return;
   }
   QueuePair& qp = c.queue_pairs[part];
+  if (!is_of_this_life(qp, r)) {
+    ++count.unknown_qp_dropped;  // of a queue pair that is no more
+    return;
+  }
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
     if (qp.regulator && r.opcode != RcOpcode::acknowledge &&
@@ -70,6 +74,38 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   }
 }
 
+// The connection that a packet names by the number of a queue pair of its own or of one in its place.
+RoceTransport::Connection* RoceTransport::named(QpNumber number, const Received& packet) {
+  const auto at = [&](QpNumber each) {
+    const std::uint32_t found = by_number_.find(each);
+    return found == NumberIndex::kAbsent ? nullptr : connections_[found].get();
+  };
+  Connection* const own = at(number);
+  if (number <= kMostRenewable || (own && packet.source == own->remote_address)) [[likely]] return own;
+  Connection* const renewed = at(number & kMostRenewable);
+  return renewed && packet.source == renewed->remote_address ? renewed : own;
+}
+
+// Whether a packet is of the queue pair that stands here now. The first request of the next one makes the
+// receiving half anew: nothing of the one before is left to come but repeated packets, late answers and
+// notifications, which find no queue pair.
+bool RoceTransport::is_of_this_life(QueuePair& qp, const Received& packet) {
+  const Connection& c = *qp.connection;
+  if (std::max(c.local, c.remote) > kMostRenewable) return true;
+  const bool answers =
+      packet.opcode == RcOpcode::acknowledge || packet.opcode == RcOpcode::congestion_notification;
+  const auto ahead = static_cast<std::uint8_t>(life_of(packet.qp) - (answers ? qp.lives : qp.peer_lives));
+  if (ahead == 0) [[likely]] return true;
+  if (answers || ahead != 1 || qp.responder.failed()) return false;
+  ++qp.peer_lives;
+  qp.receive_psn = first_psn(c.destination, c.source,
+                             c.remote + (std::uint64_t(&qp - c.queue_pairs.get()) << 24), qp.peer_lives);
+  qp.responder = {};
+  qp.cnp_due = {};
+  qp.marks = 0;
+  return true;
+}
+
 void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
   if (now < qp.cnp_due || !Cnps::push(ports_[qp.port].cnps, qp)) return;
   qp.cnp_due = now + options_.cnp_gap;
@@ -91,7 +127,7 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
     return;
   }
   // An ACK names the last PSN that arrived, a NAK the first that did not or that failed.
-  const std::int64_t distance = psn_distance(received.psn, options_.initial_psn, r.acked());
+  const std::int64_t distance = psn_distance(received.psn, qp.send_psn, r.acked());
   const auto ahead = static_cast<std::int64_t>(r.sent() - r.acked());
   if (distance < (aeth.is_ack() ? -1 : 0)) {
     ++count.acks_stale;
@@ -137,7 +173,7 @@ void RoceTransport::on_request(QueuePair& qp, const Received& received, const Pa
     ++count.failed_qp_dropped;
     return;
   }
-  switch (responder.judge(received, options_.initial_psn, options_.payload_mtu)) {
+  switch (responder.judge(received, qp.receive_psn, options_.payload_mtu)) {
     case Responder::Verdict::refused_state:
       ++count.failed_qp_dropped;
       break;

@@ -104,9 +104,9 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   Bth bth;
   bth.opcode = static_cast<std::uint8_t>(opcode);
   bth.pad = static_cast<std::uint8_t>(-s.length & 3);
-  bth.destination_qp = c.remote;
+  bth.destination_qp = number_in(qp.lives, c.remote);
   bth.ack_request = s.ack_request;
-  bth.psn = static_cast<std::uint32_t>(options_.initial_psn + s.sequence) & kMask24;
+  bth.psn = static_cast<std::uint32_t>(qp.send_psn + s.sequence) & kMask24;
   const std::size_t extension = (s.first ? Reth::kSize : 0) + (immediate ? ImmDt::kSize : 0);
   const std::size_t step = options_.identity == StepIdentity::hdr ? kStepHeaderBytes : 0;
   PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp,
@@ -143,7 +143,7 @@ PacketPtr RoceTransport::cnp_packet(QueuePair& qp) {
   Bth bth;
   bth.opcode = static_cast<std::uint8_t>(RcOpcode::congestion_notification);
   bth.becn = true;
-  bth.destination_qp = qp.connection->remote;
+  bth.destination_qp = number_in(qp.peer_lives, qp.connection->remote);
   PacketPtr packet = begin_packet(qp, bth, kCnpReservedBytes, 0, dscp::kExpeditedForwarding, false);
   std::fill_n(packet->header.data() + packet->header_length - kCnpReservedBytes,
               kCnpReservedBytes, std::uint8_t{0});
@@ -155,8 +155,8 @@ PacketPtr RoceTransport::answer_packet(QueuePair& qp) {
   const Responder::Answer a = qp.responder.answer();
   Bth bth;
   bth.opcode = static_cast<std::uint8_t>(RcOpcode::acknowledge);
-  bth.destination_qp = qp.connection->remote;
-  bth.psn = static_cast<std::uint32_t>(options_.initial_psn + a.sequence) & kMask24;
+  bth.destination_qp = number_in(qp.peer_lives, qp.connection->remote);
+  bth.psn = static_cast<std::uint32_t>(qp.receive_psn + a.sequence) & kMask24;
   bth.becn = echoes_marks_;
   const std::size_t extension = Aeth::kSize + (bth.becn ? kMarkEchoBytes : 0);
   PacketPtr packet = begin_packet(qp, bth, extension, 0, options_.answer_dscp(), false);

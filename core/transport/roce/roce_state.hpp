@@ -35,6 +35,10 @@ struct RoceTransport::QueuePair {
   PlanePort port = 0;  // that it sends by; kNowhere: it has no path
   bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
+  // Queue pairs that have begun in this one's place (on_renew): as sender, and as receiver of the peer's
+  // requests. Each has another number and another first PSN, in each direction.
+  std::uint32_t lives = 0, peer_lives = 0;
+  std::uint32_t send_psn = 0, receive_psn = 0;  // of sequence 0
   std::uint32_t step = 0;  // ring step of its source port, where that changes with the steps
   bool stepped = false;    // false: none yet
   Requester requester;
@@ -98,6 +102,12 @@ struct RoceTransport::Connection {
 
   Message& message(std::uint64_t number) { return messages[number - first_message]; }
 };
+
+// The largest number whose queue pair can begin anew. The numbers of its later lives are above: they stand for
+// what a NIC would draw, and what both ends would exchange out of band.
+inline constexpr QpNumber kMostRenewable = 0xffff;
+constexpr QpNumber number_in(std::uint32_t life, QpNumber first) { return first ^ (life & 0xff) << 16; }
+constexpr std::uint32_t life_of(QpNumber number) { return number >> 16; }
 
 struct RoceTransport::Counters {
   std::uint64_t packets_sent = 0, payload_bytes_sent = 0, retransmitted = 0,

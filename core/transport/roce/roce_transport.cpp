@@ -15,6 +15,7 @@
 namespace loomnet::roce {
 namespace {
 
+constexpr std::uint64_t kPsnPurpose = 0x70736e;  // "psn"
 
 std::uint64_t window_packets(const RoceOptions& o) {
   std::uint64_t bytes = o.in_flight_limit == 0 ? kNoLimit : o.in_flight_limit;
@@ -82,6 +83,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   for (std::uint8_t p = 0; p < c->planes; ++p) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
+    qp.send_psn = qp.receive_psn = options_.initial_psn;
     if (control_) {
       qp.regulator = std::make_unique<Regulator>();
       qp.regulator->index = static_cast<std::uint32_t>(regulated_.size());
@@ -92,6 +94,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
     address(qp, p);
   }
   queue_pairs_ += c->planes;
+  most_ = std::max(most_, config.local);
   deadlines_.reserve(queue_pairs_);
   by_number_.add(config.local, static_cast<std::uint32_t>(connections_.size()));
   connections_.push_back(std::move(c));
@@ -132,9 +135,16 @@ void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
   Connection& c = *connections_[found];
   if (c.failed) return;
   if (!c.messages.empty()) throw std::logic_error("roce: a queue pair begins anew when it has nothing to do");
+  if (std::max(most_, c.remote) > kMostRenewable) {  // the numbers of later lives would be others'
+    throw std::invalid_argument("roce: beside queue pairs with numbers above 65,535 none can begin anew");
+  }
   ++c.rerouted;
   for (std::uint8_t p = 0; p < c.planes; ++p) {
     QueuePair& qp = c.queue_pairs[p];
+    ++qp.lives;
+    // The requester counts on.
+    qp.send_psn = static_cast<std::uint32_t>(first_psn(c.source, c.destination, c.local + (p << 24), qp.lives) -
+                                             qp.requester.sent()) & kMask24;
     if (qp.regulator) {
       Regulator& regulator = *qp.regulator;
       const std::uint32_t index = regulator.index;
@@ -146,6 +156,13 @@ void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
     address(qp, p);
     ready_data(qp, now);
   }
+}
+
+// Both ends of a queue pair draw it alike, as if they had exchanged it.
+std::uint32_t RoceTransport::first_psn(HostId sender, HostId receiver, std::uint64_t queue_pair,
+                                       std::uint32_t life) const {
+  const std::uint64_t drawn = hash_key(hash_key(sender, receiver, queue_pair), life, kPsnPurpose);
+  return static_cast<std::uint32_t>(options_.initial_psn + drawn) & kMask24;
 }
 
 void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
@@ -256,7 +273,7 @@ void RoceTransport::on_deadline(Picoseconds now) {
     }
     ++counters_->timeouts;
     Connection& c = *qp.connection;
-    const auto psn = static_cast<std::uint32_t>(options_.initial_psn + r.acked()) & kMask24;
+    const auto psn = static_cast<std::uint32_t>(qp.send_psn + r.acked()) & kMask24;
     sink_.event({EventKind::rto, c.local, psn, now});
     if (r.retries >= options_.retry_count) {
       fail(c, Status::retry_exceeded, r.oldest_message(), now);

@@ -79,6 +79,9 @@ class RoceTransport final : public Transport {
   static constexpr PlanePort kNowhere = kMaxPlanes;
   static constexpr std::uint8_t kNoPart = 0xff;
   void address(QueuePair& qp, std::uint8_t part);
+  std::uint32_t first_psn(HostId sender, HostId receiver, std::uint64_t queue_pair, std::uint32_t life) const;
+  Connection* named(QpNumber number, const Received& packet);
+  bool is_of_this_life(QueuePair& qp, const Received& packet);
   bool may_send(const QueuePair& qp, std::uint64_t window) const;
   bool in_turn(const QueuePair& qp) const;
   void turn(QueuePair& qp, const Attributes& next);
@@ -136,6 +139,7 @@ class RoceTransport final : public Transport {
   TimerHeap ticks_;                     // of congestion controls; owner = Regulator::index
   std::vector<QueuePair*> regulated_;  // by that index
   std::size_t queue_pairs_ = 0;
+  QpNumber most_ = 0;  // of the numbers of connections
   std::size_t open_messages_ = 0;  // posted, not completed
 };
 

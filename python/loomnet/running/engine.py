@@ -234,7 +234,7 @@ class Engine:
     # --- switches ---------------------------------------------------------------------------------
     def program_settings(self, switch: SwitchPlan) -> dict[str, Any]:
         """Options of a switch's program in this run."""
-        return program(switch.program).settings(switch, self.plan, self._given)
+        return program(switch.program).settings(switch, self.plan, self._given, self.parts)
 
     def tables_after(self, change: RouteChange | SwitchChange) -> Batches:
         """Which switches get which tables by this change; parts move with the routes."""

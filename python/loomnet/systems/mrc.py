@@ -121,6 +121,8 @@ def _off_published(plan: Plan, options: Options) -> list[str]:
         found.append(f"control_limit {listed} times data_limit (published: 2)")
     if (turns := options.get("plane_turns", "paths")) != "equal":
         found.append(f'plane_turns "{turns}" (published: "equal")')
+    if (reaction := options.get("ecn_reaction", "path")) != "path":
+        found.append(f'ecn_reaction "{reaction}" (published: "path")')
     window = options.get("min_window", MIN_WINDOW)
     if window != 1:
         found.append(f"min_window {window:g} packets (published: 1)")

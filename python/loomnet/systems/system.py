@@ -35,9 +35,10 @@ class Program:
 
     name: ClassVar[str]
 
-    def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
+    def settings(self, switch: SwitchPlan, plan: Plan, options: Options,
+                 parts: Iterable[RunPart] = ()) -> dict[str, Any]:
         """Options of the program at this switch: those that it was given, and what only a run, of
-        these options, knows."""
+        these options and parts, knows."""
         return dict(switch.options)
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:

@@ -1,5 +1,5 @@
 """Pictures of rings: completed steps of the ranks over time, marks by switch, and the gain by
-condition beside its bounds. Each function returns a matplotlib figure."""
+condition beside what it is compared with. Each function returns a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -63,23 +63,32 @@ def _time_unit(longest_s: float) -> tuple[float, str]:
 
 @dataclass(frozen=True)
 class GainRow:
-    """Of one condition. `gains`: of each seed, as shares of the time without extra marks; `bound`:
-    mean of the fluid model, `oracle`: mean gain of the laggard-first queue; None: not there."""
+    """Of one condition. `gains`: of each seed, as shares of the time without extra marks. The
+    others are means; None: not there. `fluid`: gain of the fluid model, `room`: what is left to it,
+    `no_marks`: saved without any marks, `oracle`: by the laggard-first queue."""
 
     name: str
     gains: Sequence[float]
-    bound: float | None = None
+    fluid: float | None = None
+    room: float | None = None
+    no_marks: float | None = None
     oracle: float | None = None
 
 
+# Of the means beside the gain: marker, size, colour, words.
+_BESIDE = {"fluid": ("|", 14, "black", "fluid gain"), "room": ("4", 11, "black", "room"),
+           "no_marks": ("s", 5, "#dd8a33", "no marks at all"),
+           "oracle": ("x", 7, "#4c8c4a", "oracle queue")}
+
+
 def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
-    """The paired gain of each seed by condition, beside the fluid bound, the oracle queue and the
-    published ceiling; where extra marks cost time is shaded."""
+    """The paired gain of each seed by condition, beside what no marks at all save, the fluid gain,
+    the room, the oracle queue and the published ceiling; where extra marks cost time is shaded."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 1.6 + 0.45 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(rows)), layout="constrained")
     axis = figure.subplots()
-    least = min([0.0, *(gain for row in rows for gain in row.gains)])
+    least = min([0.0, *(gain for row in rows for gain in (*row.gains, row.no_marks or 0.0))])
     axis.axvspan(100 * least - 5, 0, color="#b83232", alpha=0.10, label="where it loses")
     axis.axvline(0, color="black", linewidth=0.8)
     axis.axvline(100 * PUBLISHED, color=_LAST, linestyle="--", linewidth=1.2,
@@ -90,19 +99,18 @@ def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
                   color=_OTHERS, label="one seed" if place == 0 else None)
         axis.plot(100 * float(np.mean(row.gains)), place, "D", markersize=6, color=_FIRST,
                   label="mean" if place == 0 else None)
-        for value, marker, label in ((row.bound, "|", "fluid bound"),
-                                     (row.oracle, "x", "oracle queue")):
+        for field, (marker, size, colour, label) in _BESIDE.items():
+            value = getattr(row, field)
             if value is not None:
-                axis.plot(100 * value, place, marker, markersize=14 if marker == "|" else 7,
-                          markeredgewidth=2, color="black" if marker == "|" else "#4c8c4a",
-                          label=label if place == 0 else None)
+                axis.plot(100 * value, place, marker, markersize=size, markeredgewidth=2,
+                          color=colour, label=label if place == 0 else None)
     axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
     axis.invert_yaxis()
     axis.set_xlim(100 * least - 5, 100 * PUBLISHED + 5)
     axis.set_xlabel("completion time saved (%)")
     axis.set_title(title, fontsize=9)
     axis.grid(axis="x", alpha=0.3)
-    figure.legend(fontsize=7, loc="outside lower center", ncols=5)
+    figure.legend(fontsize=7, loc="outside lower center", ncols=4)
     return figure
 
 

@@ -51,18 +51,25 @@ struct Leaving {
   std::int64_t ns = 0;
   std::uint32_t waiting = 3;  // packets of its class behind it, of 1,000 bytes
   bool ce = false;
+  bool own = false;  // of `ce`: by the port's own rule, and it came without
 };
 
 // A hook and the last thing that it said.
 struct HookBench {
   explicit HookBench(SwitchProgram& of, std::uint16_t port = 1, std::uint64_t seed = 99)
       : program(of), hook(of.make_egress({5, port}, seed)) {}
-  bool marks(std::vector<std::uint8_t> frame, const Leaving& leaving) {
+  EgressVerdict verdict(std::vector<std::uint8_t> frame, const Leaving& leaving) {
     std::array<QueuedClass, kQueueClasses> queued{};
     queued[kDataClass] = {leaving.waiting * 1000u, leaving.waiting};
     queued[kControlClass] = {640, 10};  // opens no gate
     return hook->dequeue(frame, {nanoseconds(leaving.ns), static_cast<std::uint32_t>(frame.size()),
-                                 kDataClass, leaving.ce, queued}) == EgressVerdict::mark;
+                                 kDataClass, leaving.ce, queued, leaving.own});
+  }
+  EgressVerdict verdict(const step_header& step, const Leaving& leaving) {
+    return verdict(step_frame(step, leaving.ce ? Ecn2::ce : Ecn2::ect), leaving);
+  }
+  bool marks(std::vector<std::uint8_t> frame, const Leaving& leaving) {
+    return verdict(std::move(frame), leaving) == EgressVerdict::mark;
   }
   bool marks(const step_header& step, const Leaving& leaving) {
     return marks(step_frame(step, leaving.ce ? Ecn2::ce : Ecn2::ect), leaving);

@@ -114,6 +114,23 @@ TEST(Sender, MarkSkipsThePathOnce) {
   EXPECT_EQ(s.count(Count::ev_skipped_marked), 1u);
 }
 
+TEST(Sender, AMarkThatTheWindowTakesMovesNoPath) {
+  MrcOptions o = quick_options();
+  o.ecn_reaction = EcnReaction::window;
+  Script s(o, 1, 4);
+  s.post(12 * kMtu);
+  auto out = s.pull_all(4);
+  ASSERT_EQ(out.size(), 4u);
+  s.advance(microseconds(5));
+  s.sack(out[3], 3, 0, Mark::skip_once);
+  EXPECT_NE(s.ev_state(out[3].ev), EvState::skip) HISTORY;
+  const EntropyValue marked = out[3].ev;
+  out = s.pull_all(4);
+  ASSERT_EQ(out.size(), 4u) HISTORY;
+  EXPECT_EQ(out[3].ev, marked) << "it has its turn";
+  EXPECT_EQ(s.count(Count::ev_skipped), 0u);
+}
+
 TEST(Sender, AlwaysSkipIsObeyed) {
   Script s(quick_options(), 1, 4);
   s.post(4 * kMtu);

@@ -54,6 +54,12 @@ TEST(RocePresets, HaveTheConstantsOfTheSimulations) {
   EXPECT_EQ(a.control(), "dcqcn");
   EXPECT_EQ(d.control(), "dctcp_like");
   EXPECT_EQ(b.preset, "B");
+  const RoceOptions astra = RoceOptions::of(
+      named("astra-sim", {{"line_rate_bps", std::uint64_t{1'000'000}}, {"net_rtt_ps", std::int64_t{1}}}));
+  EXPECT_EQ(astra.control(), "");
+  EXPECT_EQ(astra.window_bdps, 1);
+  EXPECT_EQ(astra.ack_interval, 1u);
+  EXPECT_TRUE(astra.ect);
 }
 
 TEST(RocePresets, GivenOptionsWinAndWithoutOneNothingChanges) {
@@ -78,7 +84,7 @@ std::string refusal(const OptionValues& values) {
 }
 
 TEST(RocePresets, AreRefusedByName) {
-  EXPECT_EQ(refusal(named("E")), "roce: no preset E; there are A, B, C, D");
+  EXPECT_EQ(refusal(named("E")), "roce: no preset E; there are A, B, C, D, astra-sim");
   EXPECT_EQ(refusal({{"preset", true}}), "roce: preset has the wrong type, which is a text");
   EXPECT_EQ(refusal(named("A", {{"cc", std::string("timely")}})),
             "roce: preset A is of another congestion control than cc; give one of them");

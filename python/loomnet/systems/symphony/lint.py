@@ -9,10 +9,11 @@ from typing import Any
 
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Size
-from loomnet.jobs.collectives import AllGather, AllReduce, ReduceScatter
+from loomnet.jobs.collectives import RingCollective
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
 from loomnet.systems.registry import transport
+from loomnet.systems.symphony.identity import Reading, reading, step_bytes, tracked
 from loomnet.systems.symphony.ways import PROGRAM, ring_ways
 from loomnet.systems.transport import Transport
 
@@ -26,19 +27,16 @@ def silent_rings(plan: Plan, jobs: Sequence[JobRequest], options: Mapping[str, A
     programs = {each.options: dict(each.options) for each in plan.switches
                 if each.program == PROGRAM}
     said = [line for asked in programs.values() if asked.get("enable", True)
-            for job in jobs if ring_ways(job) and _tracked(job, asked)
-            for line in (*_of_job(job, asked, plan, options), *_short_distance(asked))]
+            for read in (reading(asked, plan, jobs, options),)
+            for job in jobs if ring_ways(job) and tracked(job, asked)
+            for line in (*_of_job(job, asked, read, plan, options),
+                         *_short_distance(asked, read.identity))]
     yield from dict.fromkeys(said)
 
 
-def _tracked(job: JobRequest, asked: Mapping[str, Any]) -> bool:
-    names = [each.strip() for each in asked.get("jobs", "").split(",") if each]
-    return not names or job.name in names
-
-
-def _of_job(asked: JobRequest, program: Mapping[str, Any], plan: Plan, options: Mapping[str, Any]
-            ) -> Iterator[str]:
-    identity = program.get("identity", "hdr")
+def _of_job(asked: JobRequest, program: Mapping[str, Any], read: Reading, plan: Plan,
+            options: Mapping[str, Any]) -> Iterator[str]:
+    identity = read.identity
     carrier = transport(asked.job.transport)
     model = carrier.model
     own = options.get(model, {})
@@ -46,6 +44,8 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], plan: Plan, options: 
     known = carrier.step_identities
     numbered = carrier.sequence_numbers(own, plan) is not None
     reads = f'program "{PROGRAM}" reads ring steps by identity="{identity}"'
+    if read.why is not None:
+        reads += f", since {read.why}"
     if identity in ("hdr", "sport") and written != identity:
         if identity in known:
             remedy = f'give {model}={{"identity": "{identity}"}}'
@@ -59,6 +59,8 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], plan: Plan, options: 
                   if identity == "hdr" or not known else
                   f"and source ports of {model} are hashes here, so it takes hashes for steps")
         yield f"{reads}, {reason}; {remedy}"
+    elif read.why is not None:
+        yield reads
     elif identity == "seq":
         yield from _by_sequence(asked, carrier, numbered, program["step"], reads)
     needed = carrier.needed_for_marks(own)
@@ -67,10 +69,10 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], plan: Plan, options: 
                f"slow none of them; give {needed}")
 
 
-def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
+def _short_distance(program: Mapping[str, Any], identity: str) -> Iterator[str]:
     """A number without a word counts units of progress: by "seq" bytes, else parts of a step."""
     tau = program.get("tau", "1 step")
-    if program.get("identity", "hdr") != "seq" and tau.isdigit() and 0 < int(tau) < _FEW_UNITS:
+    if identity != "seq" and tau.isdigit() and 0 < int(tau) < _FEW_UNITS:
         yield (f'program "{PROGRAM}": tau={tau} is {tau}/65,536 of a ring step; write '
                f'tau="{tau} step{"" if tau == "1" else "s"}" for whole steps')
 
@@ -82,12 +84,9 @@ def _by_sequence(asked: JobRequest, carrier: Transport, numbered: bool, step: in
         yield f"{reads}, which packets of {carrier.model} do not have, so no packet is marked; " + (
             'give the program identity="hdr"' if carrier.step_identities else
             "give the job another transport, for example roce")
-    elif getattr(job, "queue_pair", "persistent") == "per-step":
-        yield (f'{reads}, and with queue_pair="per-step" sequence numbers begin anew with each '
-               'step; leave queue_pair out, or give both sides identity="hdr"')
-    elif isinstance(job, (AllReduce, AllGather, ReduceScatter)) and job.channels == 1:
-        own = job.size.bytes / len(asked.placement)
+    elif isinstance(job, RingCollective) and job.channels == 1:
+        own = step_bytes(asked) or step
         if abs(step - own) > _NEAR * own:
             name = "" if asked.name is None else f" of job {in_quotes(asked.name)}"
             yield (f"{reads} of {Size.of(step)}, but ring steps{name} have "
-                   f"{Size.of(round(own))}; give the program step=\"{Size.of(round(own))}\"")
+                   f"{Size.of(own)}; give the program step=\"{Size.of(own)}\"")

@@ -15,8 +15,13 @@ from loomnet.systems.transport import Options
 class Symphony(Program):
     name = PROGRAM
 
-    def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
-        return {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
+    def settings(self, switch: SwitchPlan, plan: Plan, options: Options,
+                 parts: Iterable[RunPart] = ()) -> dict[str, Any]:
+        found = {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
+        for part in parts:
+            if isinstance(part, Rings):
+                found["identity"] = part.identity(dict(switch.options))
+        return found
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
         found: dict[str, Any] = {"jobs": [], "rules": []}

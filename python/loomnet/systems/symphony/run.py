@@ -14,6 +14,7 @@ from loomnet.base.units import Time
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.systems.registry import transport
+from loomnet.systems.symphony.identity import reading
 from loomnet.systems.symphony.lint import silent_rings
 from loomnet.systems.symphony.ways import PROGRAM, ring_ways
 from loomnet.systems.system import RunPart
@@ -84,12 +85,16 @@ class Rings(RunPart):
         prob = asked.get("mode") == "prob"
         return {"job": found[0].number, "enable": True, "prob": prob, "g": 0}
 
+    def identity(self, asked: Mapping[str, Any]) -> str:
+        """By which a switch of these options reads ring steps in this run; never "auto"."""
+        return reading(asked, self.plan, self.requests, self.options).identity
+
     def _rules(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-        identity = asked.get("identity", "hdr")
+        read = reading(asked, self.plan, self.requests, self.options)
+        identity = read.identity
         if identity not in ("seq", "sport"):
             return []
-        step = asked.get("step", 0)
-        if identity == "seq" and not step:
+        if identity == "seq" and asked.get("identity") == "seq" and not asked.get("step"):
             raise UsageError(f'program "{PROGRAM}": identity="seq" knows no steps; give step= the '
                              'bytes that a rank sends in one, as step="1 MB"')
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
@@ -97,6 +102,8 @@ class Rings(RunPart):
             model = transport(each.job.transport)
             numbers = None
             if identity == "seq":
+                if each.number not in read.steps:
+                    continue
                 numbers = model.sequence_numbers(self.options.get(model.name, {}), self.plan)
                 if numbers is None:
                     continue
@@ -115,7 +122,7 @@ class Rings(RunPart):
                     "source": self._address(source), "destination": self._address(target),
                     "carrier": carrier, "port": None, "job": each.number, "ring": 0, "rank": rank,
                     "nranks": len(ways), "gen": 0,
-                    "step_bytes": 0 if numbers is None else step,
+                    "step_bytes": 0 if numbers is None else read.steps[each.number],
                     "mtu": 0 if numbers is None else numbers.packet_bytes,
                     "base": None if numbers is None else numbers.first}
         return list(rules.values())

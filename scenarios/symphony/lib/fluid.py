@@ -1,6 +1,7 @@
-"""What a ring gains at most when links serve its rearmost flows first: a fluid model of one ring
-all-reduce, without packets, queues or hosts. The publication (Symphony, arXiv 2604.16880) has no
-such model; this is our completion."""
+"""What a ring gains when links serve its rearmost flows first instead of all alike: a fluid model
+of one ring all-reduce, without packets, queues or hosts. It bounds no measurement of hosts with a
+congestion control, which may lose more or less than max-min sharing. The publication (Symphony,
+arXiv 2604.16880) has no such model; this is our completion."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 
 STRICT = 1 << 20  # a weight of the rearmost that leaves those ahead next to nothing
+HEADERS = 1.02  # length of a full packet on the wire to that of its 4,096 B of payload
 _MOST_SEEDS = 100_000
 # The conditions that bars S4 to S6 name; arguments of fluid_gain().
 CASES: dict[str, dict[str, Any]] = {
@@ -72,6 +74,18 @@ class FluidGain:
     @property
     def most(self) -> float:
         return max(each.gain for each in self.seeds)
+
+    @property
+    def first_share(self) -> float:
+        """Mean time with the rearmost first, to that of a ring whose steps meet nothing."""
+        steps = 2 * (self.settings["hosts"] - 1)
+        return statistics.fmean(each.first_steps for each in self.seeds) / steps
+
+    def room(self, measured_s: float, least_s: float) -> float:
+        """What is left between a measured mean time and this model with the rearmost first, as a
+        share of the measured time. `least_s`: of all steps, each alone on its link, payload alone;
+        headers make packets HEADERS times as long."""
+        return 1 - HEADERS * self.first_share * least_s / measured_s
 
     @property
     def gaps(self) -> tuple[float, float]:
