@@ -36,6 +36,12 @@ def training(steps, circuits=None, beside=0):
         ranks=RANKS, transport="roce", compute="2 ms", log=LOG, circuits=circuits)
 
 
+def control(rule, demand, **settings):
+    """With both directions added, ties go by number: so this experiment has been from the first."""
+    return ln.CircuitControl(rule=rule, demand=demand, ties="index" if demand == "sum" else "free",
+                             **settings)
+
+
 def losses(r):
     return [row["loss"] for row in r.logged(0, LOG)]
 
@@ -45,7 +51,7 @@ def packets(r, reason):
                if row["where"] == "panel" and row["reason"] == reason)
 
 
-def replayed(lab, counts, profile, rate, rule):
+def replayed(lab, counts, profile, rate, circuits):
     """Exposed seconds of an iteration of the traffic model on the virtual clock, by the counts that
     the gates had. It has eight GPUs on a server; the same bytes go between servers."""
     model = ln.mixnet(servers=SERVERS, gpus=8, alpha=ALPHA, wires=1, rate=rate, payload="2048 B",
@@ -53,7 +59,7 @@ def replayed(lab, counts, profile, rate, rule):
     job = ln.MoeJob("mixtral_8x7b", expert=RANKS, tensor=4, pipeline=1, data=1, layers=LAYERS,
                     micro_batches=1, iterations=len(counts), matrix=counts,
                     exchange=f"{RANK_BYTES // 4} B", compute="0.5 ms",
-                    circuits=ln.CircuitControl(rule=rule))
+                    circuits=circuits)
     found = ln.run(model, job, seed=lab.seed, model="fluid", directory=lab.directory / "replayed")
     return statistics.mean(each.exposed_ps for each in found.experts.rounds[1:]) / 1e12
 
@@ -61,11 +67,13 @@ def replayed(lab, counts, profile, rate, rule):
 @ln.scenario
 def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: int = 24,
             rate: ln.Rate = "400 Mb/s", dilation: float = 10.0, rule: str = "share",
-            undrained: bool = True):
+            demand: Literal["sum", "max"] = "sum", undrained: bool = True):
+    """`demand`: by the busier direction of two servers ("max") all 24 steps make do with two maps
+    of circuits; by both together ("sum") circuits follow the steps, which is to be seen here."""
     wires = lab.run(fabric("fattree", profile, rate), training(steps), label="electrical",
                     dilation=dilation)
     r = lab.run(fabric("mixnet", profile, rate),
-                training(steps, ln.CircuitControl(rule=rule)), label="patched", dilation=dilation)
+                training(steps, control(rule, demand)), label="patched", dilation=dilation)
     lab.check("no-error", r["errors"] + wires["errors"], eq=0)
     counts = [r.experts.gates.matrix(0, step) for step in range(steps)]
     apart = sum(a != b for a, b in zip(losses(r), losses(wires), strict=True))
@@ -84,7 +92,7 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
     lab.check("dark-over-transfer", kappa, published=PUBLISHED_KAPPA,
               **({"approx": PUBLISHED_KAPPA, "rel": 0.2} if profile == "sim25" else {"ge": 0}))
 
-    model = replayed(lab, counts, profile, rate, rule)
+    model = replayed(lab, counts, profile, rate, control(rule, demand))
     lab.metric("exposed-replayed", model, unit="s")
     if profile == "sim25":  # polatis draws its dark times, each run its own
         lab.check("exposed-live-to-replayed", abs(r["exposed_s"] - model),
@@ -108,7 +116,7 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
     if undrained:
         # Traffic that waits for nothing, and a panel that waits for no traffic.
         hasty = lab.run(fabric("mixnet", profile, rate, carrier="none"),
-                        training(4, ln.CircuitControl(rule=rule, drain="0 s"), beside=40_000_000),
+                        training(4, control(rule, demand, drain="0 s"), beside=40_000_000),
                         label="undrained", dilation=dilation)
         lost = packets(hasty, "dark") + packets(hasty, "unmapped")
         lab.check("lost-without-drain", lost, ge=1)
