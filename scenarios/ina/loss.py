@@ -144,6 +144,7 @@ def check_jitter(lab, size, repeat, rate, delay, draws):
             lab.metric(f"ms.{system}_jitter.all.{100 * share:g}", jct[system], unit="ms")
         lab.metric(f"esa_over_atp_time.jitter.{100 * share:g}", jct["esa"] / jct["atp"],
                    unit="ratio")
+        lab.say(f"compute 20 % apart, {100 * share:g} % lost: {draws} draws")
     return wrong
 
 
@@ -159,6 +160,7 @@ def check_large(lab, large, rate, delay, draws):
             wrong += sum(r.data.wrong for r in runs)
             ended = [mean_ms(r) for r in runs if r.data.iterations]
             times[system, share] = ended
+            lab.say(f"{large} under {system}, {100 * share:g} % lost: {len(runs)} draws")
             lab.metric(f"large_ms.{system}.{100 * share:g}", statistics.fmean(ended or [0]),
                        unit="ms")
             lab.metric(f"large_ms_most.{system}.{100 * share:g}", max(ended, default=0), unit="ms")
@@ -181,6 +183,7 @@ def check_planes(lab, size, repeat, rate, delay, draws):
                 times[system, planes, share] = statistics.fmean(mean_ms(r) for r in runs)
                 lab.metric(f"planes_ms.{system}.{planes}.{100 * share:g}",
                            times[system, planes, share], unit="ms")
+        lab.say(f"{system}: {PLANES} planes")
     lab.check("PLANES-1-two", times["atp", 2, 0] / times["atp", 1, 0], le=0.6)
     lab.check("PLANES-1-esa", times["atp", 2, 0] / times["esa", 2, 0], le=1.1)
     return wrong
