@@ -27,7 +27,10 @@ CONDITIONS = {
     "hosts A, low thresholds": {"host": "A", "thresholds": ("5 kB", "200 kB", 0.01)},
     "DCTCP-like, one queue pair": {"host": "D", "queue_pair": "persistent"},
     "window, no control": {"host": "astra-sim"},
-    "sprayed, NSCC's window, jitter": {"host": "N", "queue_pair": "persistent", "jitter": 0.3},
+    "fixed + jitter, NSCC's window": {"host": "N", "rehash": "fixed", "queue_pair": "persistent",
+                                      "jitter": 0.3},
+    "sprayed + bursts, NSCC's window": {"host": "N", "queue_pair": "persistent", "jitter": 0.3,
+                                        "bursts": 0.3},
 }
 KINDS = tuple(kind for kind in rings.KINDS if kind != "oracle")
 RULED = tuple(kind for kind in KINDS if "base_marks" in (rings.KINDS[kind].program or {}))

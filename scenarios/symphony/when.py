@@ -27,12 +27,15 @@ CONDITIONS = {
     "re-hash, hosts C, one queue pair": {"host": "C", "queue_pair": "persistent"},
     "re-hash, DCTCP-like, one queue pair": {"host": "D", "queue_pair": "persistent"},
     "re-hash, window, no control": {"host": "astra-sim"},
-    "sprayed, NSCC's window, jitter": {"host": "N", "queue_pair": "persistent", "jitter": 0.3},
+    "fixed + jitter, NSCC's window": {"host": "N", "rehash": "fixed", "queue_pair": "persistent",
+                                      "jitter": 0.3},
+    "sprayed + bursts, NSCC's window": {"host": "N", "queue_pair": "persistent", "jitter": 0.3,
+                                        "bursts": 0.3},
 }
 WEAK = {"re-hash, hosts A": "each mark cuts, and the rate comes back only every 900 us: a weak "
                             "baseline",
         "re-hash, hosts A, low thresholds": "base marks waste half of the links: a weak baseline"}
-SPRAYED = {"sprayed, NSCC's window, jitter"}  # packets of a step take all uplinks: no fluid model
+SPRAYED = {"sprayed + bursts, NSCC's window"}  # packets of a step take all uplinks: no fluid model
 FRESH = 1_000_000  # first seed, counted from the run's, by which the best condition is graded
 HEAD = (f"{'condition':<37}{'extra marks: saved %':>23}{'no marks':>10}{'alone':>8}"
         f"{'fluid':>8}{'room':>7}{'oracle':>8}   step gap  leading")

@@ -234,7 +234,9 @@ class Engine:
     # --- switches ---------------------------------------------------------------------------------
     def program_settings(self, switch: SwitchPlan) -> dict[str, Any]:
         """Options of a switch's program in this run."""
-        return program(switch.program).settings(switch, self.plan, self._given, self.parts)
+        found = program(switch.program)
+        return found.settings(switch, self.plan, self._given) | found.settings_of(
+            switch, self.parts)
 
     def tables_after(self, change: RouteChange | SwitchChange) -> Batches:
         """Which switches get which tables by this change; parts move with the routes."""

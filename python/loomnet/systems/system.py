@@ -35,11 +35,14 @@ class Program:
 
     name: ClassVar[str]
 
-    def settings(self, switch: SwitchPlan, plan: Plan, options: Options,
-                 parts: Iterable[RunPart] = ()) -> dict[str, Any]:
+    def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
         """Options of the program at this switch: those that it was given, and what only a run, of
-        these options and parts, knows."""
+        these options, knows."""
         return dict(switch.options)
+
+    def settings_of(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> dict[str, Any]:
+        """Options that follow from the run's jobs, of which its parts know; they win."""
+        return {}
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
         """The switch's rows beside those of forward, by the program's names for its tables, as

@@ -60,7 +60,8 @@ KINDS: dict[str, Switches] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """`rehash`: a step takes the uplink of its own hash, or all of a rank's steps take one.
+    """`rehash`: a step takes the uplink of its own hash, or all of a rank's steps take one; NSCC's
+    hosts spray each step over all, or keep to one path too.
     `queue_pair`: "per-step" also begins each step with fresh DCQCN state, and re-hashes. `host`: a
     preset of roce: DCQCN as simulators have it (A), as NICs do (B), B with a short timer (C), a
     DCTCP-like window (D), or "timely"; "astra-sim": no control but a window, as ASTRA-sim's ns-3
@@ -132,7 +133,8 @@ class Condition:
     def options(self) -> dict[str, Any]:
         """Of the transport."""
         if self.host == _NSCC:
-            return {"identity": "hdr", "ecn_reaction": "window"}
+            one = {"evs_per_qp": 1} if self.rehash == "fixed" else {}
+            return {"identity": "hdr", "ecn_reaction": "window", **one}
         host = {"cc": "timely"} if self.host == "timely" else {"preset": self.host}
         path = "fixed" if self.queue_pair == "per-step" else self.rehash
         return {**host, "identity": "hdr", "rehash": path}

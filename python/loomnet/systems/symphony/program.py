@@ -15,13 +15,12 @@ from loomnet.systems.transport import Options
 class Symphony(Program):
     name = PROGRAM
 
-    def settings(self, switch: SwitchPlan, plan: Plan, options: Options,
-                 parts: Iterable[RunPart] = ()) -> dict[str, Any]:
-        found = {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
-        for part in parts:
-            if isinstance(part, Rings):
-                found["identity"] = part.identity(dict(switch.options))
-        return found
+    def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
+        return {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
+
+    def settings_of(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> dict[str, Any]:
+        return {"identity": part.identity(dict(switch.options)) for part in parts
+                if isinstance(part, Rings)}
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
         found: dict[str, Any] = {"jobs": [], "rules": []}
