@@ -36,8 +36,7 @@ class Program:
     name: ClassVar[str]
 
     def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
-        """Options of the program at this switch: those that it was given, and what only a run, of
-        these options, knows."""
+        """Options of the program here: those given, and what a run of these options knows."""
         return dict(switch.options)
 
     def settings_of(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> dict[str, Any]:
@@ -45,8 +44,7 @@ class Program:
         return {}
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
-        """The switch's rows beside those of forward, by the program's names for its tables, as
-        _core.table_batch takes them."""
+        """Its rows beside forward's, by names of tables, as _core.table_batch takes them."""
         return {}
 
 
@@ -60,8 +58,7 @@ class RunPart:
     on_packets: ClassVar[bool] = False  # its jobs are refused where a run has no packets
 
     @classmethod
-    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
-           ) -> Self | None:
+    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Options) -> Self | None:
         """None where it has no part in such a run. Raises UsageError."""
         return None
 
@@ -78,8 +75,7 @@ class RunPart:
         """… whose queue pairs of this part are connected, when the model is made."""
 
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
-        """What makes the sums of a model's buckets, with its queue pairs, as ExecutorSums of the
-        engine; None: its ranks do."""
+        """What sums a model's buckets, as ExecutorSums of the engine; None: its ranks do."""
         return None
 
     def bridge_options(self, asked: JobRequest) -> dict[str, Any]:
