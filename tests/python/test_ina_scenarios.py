@@ -34,7 +34,8 @@ def test_scarce_memory(tmp_path):
     assert failed(report) == set()
     checks = {check.name for check in report.checks}
     assert {"ESA-1-above-1", "ESA-1-peak", "ESA-1-plausible", "ESA-2", "ESA-3-atp",
-            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "ATP-1-ps4", "no-sum-error", "no-error"} <= checks
+            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "ATP-1-ps4", "no-sum-error",
+            "no-error"} <= checks
     # Slots at 1/16, 1/8 … 8 of the windows of eight jobs.
     for system in ("esa", "esa_ack", "atp", "atp_completion", "atp4", "esa4", "switchml"):
         for slots in (32, 64, 128, 256, 512, 1024, 4096):

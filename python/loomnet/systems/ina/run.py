@@ -119,7 +119,8 @@ class Sums(RunPart):
         slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
         return {"sum_slots": slots, "sum_values": self.pool.values,
                 "sum_window": each_window, "sum_servers": len(shares),
-                "sum_scale": 0 if self.exponents else FIXED_SCALE, "sum_floats": int(number in self._with_floats)}
+                "sum_scale": 0 if self.exponents else FIXED_SCALE,
+                "sum_floats": int(number in self._with_floats)}
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""
