@@ -1,9 +1,9 @@
 """Records what the gates of a small mixture of experts route while it learns to read digits: a file
 of weights for each step, which decisive.py and worthwhile.py take as `trace=`. A minute."""
 
-import loomnet as ln
-
 from moe_ddp import LOG, fabric
+
+import loomnet as ln
 
 LAYERS, HIDDEN, BATCH = 4, 64, 32
 
