@@ -42,6 +42,7 @@ GROUPS = (
     Group("modes", "modes", "fluid and packets", 400),
     Group("scale", "scale", "fluid", 200),
     Group("decisive", "decisive", "fluid", 30),
+    Group("worthwhile", "worthwhile", "fluid", 700),
 )
 ELSEWHERE = {
     "E5": "live, as root: tests/live/test_panels_live.py",

@@ -3,41 +3,29 @@
 One region of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465), 64 GPUs, trains Mixtral-8x22B.
 Conditions are those of a real panel: only circuits that change go dark (dark_scope="changed"). Each
 value is the iteration time to the fat-tree's, the first iteration left out. Recorded gate counts
-are a file or folder of weight matrices, `trace=`."""
+are a file or folder of weight matrices, `trace=`; moe_gates.py records some. worthwhile.py has the
+rules of when to patch over ten seeds, against the best in hindsight."""
 
 import itertools
 from pathlib import Path
-
-import numpy as np
 
 import loomnet as ln
 
 import lib as mfabric
 
 # Baselines of mfabric.compared() in the order of the table; "random" and "static" never patch.
-POLICIES = {"mixnet": "every layer", "reuse": "every layer, reuse",
-            "iteration": "every iteration", "oneshot": "once", "static": "mean demand",
-            "random": "random circuits", "rotor": "rotating"}
+POLICIES = {"mixnet": "every layer", "worthwhile": "where worthwhile",
+            "reuse": "every layer, reuse", "iteration": "every iteration",
+            "oneshot": "once", "static": "mean demand", "random": "random circuits",
+            "rotor": "rotating"}
 RULES = ("skip", "share")
-HOT, COLD = 3000, 30  # tokens of a source for its hot partner, and for each other one
 NO_TRACE = "no recorded gate counts: give a file or folder with --set trace=PATH"
 
 
-def moving_pairs(iterations, layers, seed):
-    """Sparse demand: in each layer every expert has one hot partner, others in every iteration."""
-    random = np.random.default_rng(seed)
-    found = np.full((iterations, layers, 8, 8), COLD)
-    for iteration, layer in itertools.product(range(iterations), range(layers)):
-        order = random.permutation(8)
-        for a, b in order.reshape(4, 2):
-            found[iteration, layer, a, b] = found[iteration, layer, b, a] = HOT
-        for expert in range(8):  # what stays makes all rows equal
-            found[iteration, layer, expert, expert] = 2 * COLD
-    return found
-
-
 def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches, profile, compute,
-            **control):
+            split, **control):
+    if name != "rotor":  # which goes by circuits alone
+        control["split"] = split
     fabric, job = mfabric.compared(
         name, rate=rate, servers=8, preset=None, matrix=matrix, iterations=iterations, data=1,
         pipeline=1, layers=layers, micro_batches=micro_batches, profile=profile, control=control,
@@ -51,12 +39,14 @@ def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches
 @ln.scenario
 def decisive(lab: ln.Lab, trace: Path | None = None, rate: str = "100 Gb/s", iterations: int = 4,
              layers: int = 4, micro_batches: int = 4, profile: str = "sim25",
-             compute: str = "58.966 ms"):
+             compute: str = "58.966 ms", split: str = "all_or_nothing"):
     matrices = {"fixed": "fixed", "drift": "drift",
-                "sparse": moving_pairs(iterations, layers, lab.seed),
+                "sparse": mfabric.moving_pairs(iterations, layers, lab.seed),
+                "mixed": mfabric.mixed(iterations, layers, lab.seed),
                 "recorded": None if trace is None else str(trace)}
     common = {"rate": rate, "iterations": iterations, "layers": layers,
-              "micro_batches": micro_batches, "profile": profile, "compute": compute}
+              "micro_batches": micro_batches, "profile": profile, "compute": compute,
+              "split": split}
     table = {}
     for matrix, given in matrices.items():
         if given is None:

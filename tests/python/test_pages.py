@@ -17,7 +17,7 @@ from loomnet.cli.commands import app
 # Scenarios that take longer than a minute, or that tests of their own run whole.
 SLOW = re.compile(r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony)/|"
                   r"mfabric/(headline|decisive|failures|shares|modes|limits|scale|all|moe_ddp|"
-                  r"constants|fluid_times|control|panel)")
+                  r"constants|fluid_times|control|panel|worthwhile|moe_gates)")
 # Commands that a page's own test runs, in the surroundings that they need.
 ELSEWHERE = {r"loomnet cost ": "test_cost_command.py", r"loomnet ocs ": "test_ocs_doc.py"}
 # Pages whose code their own tests run.

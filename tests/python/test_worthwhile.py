@@ -43,7 +43,7 @@ def written_again(game) -> list[int]:
     """The rule, in seconds and by the numbers of choices; the start is number 0."""
     home = present = 0
     account, past, found = 0.0, [], []
-    for n, (request, wanted) in enumerate(zip(game.requests, game.wanted, strict=True)):
+    for n, wanted in enumerate(game.wanted):
         after = game.requests[n + 1].hidden_s if n + 1 < len(game.requests) else 0.0
 
         def dark(a: int, b: int) -> float:
@@ -56,8 +56,8 @@ def written_again(game) -> list[int]:
             return account + game.lasts[n, 0] - cost(one)
 
         def may(one: int, left=left, dark=dark, after=after) -> bool:
-            back = dark(one, 0)
-            return one == 0 or left(one) - max(0.0, back - after) >= -max(back, dark(0, one)) - 1e-11
+            back, most = dark(one, 0), max(dark(one, 0), dark(0, one))
+            return one == 0 or left(one) - max(0.0, back - after) >= -most - 1e-11
 
         chosen = next(one for one in sorted((present, wanted, home, 0), key=cost) if may(one))
         past = [*past, n][-PAST:]

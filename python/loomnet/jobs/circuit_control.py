@@ -38,9 +38,10 @@ class CircuitControl(Spec):
     all-to-alls save more than the part of the dark time that nothing hides (ours); when an
     "iteration" begins, "once" after the first, "never", or "rotor": circuits rotate through all
     pairs of servers whatever the demand, a `slot` each and dark for the panel's time between two,
-    and experts' bytes take these alone (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at
-    once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
-    "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
+    and experts' bytes take these alone (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls
+    wait for circuits ("hold") or begin at once by wires and move over ("eps_first"). `dark_scope`:
+    a request darkens circuits that are "changed", or "all" of its region. `drain`: packets still
+    on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
     "paper" has dark_scope "all" and members "lumped", as the publication's simulator, and demand
     "sum" and ties "index", as we first read the publication, so that figures of that reading can be
@@ -89,8 +90,8 @@ class CircuitControl(Spec):
     def _worthwhile(self) -> CircuitControl:
         if self.repatch == "worthwhile":
             if self.eps_during_dark != "hold":
-                raise UsageError('CircuitControl: repatch="worthwhile" weighs what all-to-alls wait '
-                                 'for circuits: leave eps_during_dark at "hold"')
+                raise UsageError('CircuitControl: repatch="worthwhile" weighs how long all-to-alls '
+                                 'wait for circuits: leave eps_during_dark at "hold"')
             if self.fp_dispatch == "random":
                 raise UsageError('CircuitControl: repatch="worthwhile" patches for a demand, which '
                                  "a random guess has not: give another fp_dispatch")
