@@ -57,6 +57,7 @@ __all__: list[str] = [
     "circuit_map",
     "congestion_controls",
     "demand_report",
+    "exchange_seconds",
     "fluid_ring",
     "map_ports",
     "monotonic_ns",
@@ -1547,6 +1548,9 @@ class RankRegion:
         repatch: str,
         fp_dispatch: str,
         demand: str,
+        split: str,
+        circuit_bps: float,
+        electrical_bps: float,
         latency_ps: int,
     ) -> None:
         """
@@ -1938,6 +1942,18 @@ def demand_report(
 ) -> bytes:
     """
     A rank's row of its gate's counts, as RankSession.report() sends it.
+    """
+
+def exchange_seconds(
+    split: str,
+    servers: int,
+    bytes: collections.abc.Sequence[int],
+    circuits: collections.abc.Sequence[int],
+    circuit_bps: float,
+    electrical_bps: float,
+) -> float:
+    """
+    Seconds of an exchange with this split where no flow meets another by a hash.
     """
 
 def fluid_ring(
