@@ -35,10 +35,11 @@ def figures() -> set[str]:
     result = _read("python/loomnet/results/result.py")
     written = {name.removesuffix(".{switch}")
                for name in re.findall(r'make_metric\(\s*f?"([a-z_{}.]+)"', result)}
-    slots = {"slots_mean", "slots_peak"}
-    assert "slots_{figure}" in _read("python/loomnet/systems/ina/run.py")
+    sums, own = {"slots_mean", "slots_peak"}, _read("python/loomnet/systems/ina/run.py")
+    sums |= set(re.findall(r'yield "(blocks_[a-z_]+)"', own))
+    assert "slots_{figure}" in own and len(sums) == 4
     assert {"expected_capacity", "jct_s"} <= written
-    return {*training.UNITS, *flows, *experts, *slots, *written}
+    return {*training.UNITS, *flows, *experts, *sums, *written}
 
 
 def switch_counters() -> set[str]:
