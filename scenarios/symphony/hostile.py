@@ -5,7 +5,7 @@ that is not lied about may end at most 5 % later than beside the same senders wi
 
 import statistics
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -60,15 +60,17 @@ def without_witness(files):
 
 
 @ln.scenario
-def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = ""):
+def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = "",
+            base_marks: Literal["all", "not_owner", "leaders"] = "all"):
     """Senders that lie about their step, beside two rings.
 
     `seeds`: pairs of each attack: the same senders with their claims and without. `only`:
-    attacks, with commas between them."""
+    attacks, with commas between them. `base_marks`: rule for the marks of the ports' own."""
     wanted = rings.chosen(only, ATTACKS, "attack")
     print(f"{'attack':<18}{'ring %':>8}{'other %':>9}{'marks':>8}{'without claims':>16}")
     for name in wanted:
         claims, options, rise, stay = ATTACKS[name]
+        options = {**options, "base_marks": base_marks}
         changes, marks, honest_marks, counters, wrong = [], 0, 0, {}, []
         for number, seed in enumerate(range(lab.seed, lab.seed + seeds)):
             # Captures of one seed: of the ports that carry both rings up.

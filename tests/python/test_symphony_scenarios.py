@@ -108,8 +108,37 @@ def test_workloads(tmp_path: Path, seeds: int, only: str) -> None:
 def test_when(tmp_path: Path) -> None:
     report = go(tmp_path, "when", hosts=8, seeds=1, step="300 kB",
                 only="re-hash, new queue pairs;fixed + bursts")
-    assert failed(report) == set() and "S1" in figures(report)
+    assert failed(report) == set()
+    found = figures(report)
+    (s1,) = (row for row in report.rows if row.name == "S1")
+    assert s1.reason.startswith("1 seeds from 1000001 on")  # not those that chose the condition
+    assert found["c1.fluid_gain"] > 0 and found["c1.room"] < 1
+    assert {"c2.saved_no_marks", "c2.saved_alone"} <= set(found)
     assert (tmp_path / "when" / "gain.png").stat().st_size > 10_000
+
+
+def test_marks(tmp_path: Path) -> None:
+    report = go(tmp_path, "marks", hosts=8, seeds=2, step="1 MB", only="hosts B", pfc="4 MB")
+    found = figures(report)
+    assert failed(report) == set()
+    # Rules take marks back, and a ring without any is the fastest but for those that align it.
+    assert {found[f"m1-{kind}.taken_back"] > 0.05 for kind in
+            ("not_owner", "leaders", "not_random", "not_leader")} == {True}
+    assert found["m1-no_marks.times_ideal"] < found["m1-off.times_ideal"]
+    assert {"m1.not_owner_over_not_random", "m1.alone_over_no_marks"} <= set(found)
+    assert found["no_marks-4MB.queue_p99"] > found["off-4MB.queue_p99"]
+
+
+@pytest.mark.parametrize(("host", "reacts"), [("N", True), ("astra-sim", False)])
+def test_other_hosts(tmp_path: Path, host: str, reacts: bool) -> None:
+    settings = {"hosts": 8, "host": host, "rehash": "fixed", "queue_pair": "persistent",
+                "step": "1 MB", "jitter": 0.3}
+    found = {kind: figures(go(tmp_path / kind, "ring", symphony=kind, **settings))
+             for kind in ("off", "no_marks")}
+    times = [each["completion"] for each in found.values()]
+    assert (times[0] is not None) == reacts
+    assert (times[0] != times[1]) == reacts
+    assert found["off"]["turns_passed_by_marked_paths"] == 0
 
 
 def test_a_gain_of_hosts_that_had_nothing_to_react_to_is_null(tmp_path: Path) -> None:

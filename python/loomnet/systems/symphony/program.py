@@ -19,8 +19,10 @@ class Symphony(Program):
         return {"shift": epoch_shift(switch, plan, options)} | dict(switch.options)
 
     def settings_of(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> dict[str, Any]:
-        return next(({"identity": part.identity(dict(switch.options))} for part in parts
-                     if isinstance(part, Rings)), {})
+        for part in parts:
+            if isinstance(part, Rings):
+                return {"identity": part.identity(dict(switch.options))}
+        return {}
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
         found: dict[str, Any] = {"jobs": [], "rules": []}
