@@ -35,7 +35,6 @@ CONDITIONS = {
 WEAK = {"re-hash, hosts A": "each mark cuts, and the rate comes back only every 900 us: a weak "
                             "baseline",
         "re-hash, hosts A, low thresholds": "base marks waste half of the links: a weak baseline"}
-SPRAYED = {"sprayed + bursts, NSCC's window"}  # packets of a step take all uplinks: no fluid model
 FRESH = 1_000_000  # first seed, counted from the run's, by which the best condition is graded
 HEAD = (f"{'condition':<37}{'extra marks: saved %':>23}{'no marks':>10}{'alone':>8}"
         f"{'fluid':>8}{'room':>7}{'oracle':>8}   step gap  leading")
@@ -57,7 +56,7 @@ def line(name, pairs, row):
 def row_of(name, pairs, condition, seeds, first_seed):
     """The condition's means, beside the gain of each seed."""
     fluid = room = None
-    if name not in SPRAYED:
+    if condition.over == "roce":  # MRC's hosts choose their paths, and the model hashes
         model = condition.fluid(seeds, first_seed)
         fluid = model.mean
         room = model.room(statistics.fmean(pair.off.seconds for pair in pairs), condition.least_s)
