@@ -4,91 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
-#include <stdexcept>
-
 #include "clock/random.hpp"
+#include "controller_bed.hpp"
 
 namespace loomnet::circuits {
 namespace {
-
-using Demand = std::vector<std::uint64_t>;
-using State = RegionController::State;
-using Kind = RegionEvent::Kind;
-
-// What eight servers exchange, from the publication's matrix with one expert on each.
-const Demand kDemand = {
-    0,     14616, 11915, 13939, 13136, 10365, 11049, 15831, 14616, 0,     6004, 9351, 9487, 8811, 6416, 10225,
-    11915, 6004,  0,     3720,  5390,  4110,  1792,  5791,  13939, 9351,  3720, 0,    6717, 6506, 5207, 9101,
-    13136, 9487,  5390,  6717,  0,     6936,  4911,  9476,  10365, 8811,  4110, 6506, 6936, 0,    4016, 9215,
-    11049, 6416,  1792,  5207,  4911,  4016,  0,     4806,  15831, 10225, 5791, 9101, 9476, 9215, 4806, 0};
-
-// The same servers by other names: server i is server (i + by) mod 8.
-Demand turned(std::size_t by) {
-  Demand found(64);
-  for (std::size_t i = 0; i < 8; ++i) {
-    for (std::size_t j = 0; j < 8; ++j) found[(i + by) % 8 * 8 + (j + by) % 8] = kDemand[i * 8 + j];
-  }
-  return found;
-}
-
-struct World final : RegionWorld {
-  panel::PanelDevice panel;
-  std::set<ServerPair> held;
-  bool busy = false, answers = true;
-  int patches = 0;
-
-  explicit World(std::string_view profile = "sim25", std::size_t ports = 48)
-      : panel(ports, {.profile = panel::profile(profile)}) {}
-  void hold(std::span<const ServerPair> pairs, Picoseconds) override {
-    for (const ServerPair& pair : pairs) EXPECT_TRUE(held.insert(pair).second);
-  }
-  bool in_flight(std::span<const ServerPair>) override { return busy; }
-  std::vector<panel::CrossConnect> cross_connects() override { return panel.cross_connects(); }
-  Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
-                    std::span<const panel::Port> all_dark, Picoseconds now) override {
-    if (!answers) throw std::runtime_error("panel: no answer");
-    ++patches;
-    panel.change(remove, add, panel::Mode::safe, now, all_dark);
-    return lit_from(now);
-  }
-  Picoseconds lit_from(Picoseconds now) override {
-    Picoseconds lit = now;
-    for (const panel::CrossConnect& one : panel.cross_connects()) lit = std::max(lit, panel.dark_until(one.a));
-    return lit;
-  }
-  Picoseconds dark_time(std::size_t crosses) const override { return panel.options().profile.dark.mean(crosses); }
-  void release(std::span<const ServerPair> pairs, const PortMap&, Picoseconds) override {
-    for (const ServerPair& pair : pairs) EXPECT_EQ(held.erase(pair), 1u);
-  }
-};
-
-DemandKey layer(std::uint16_t number, std::uint32_t iteration = 0) { return {iteration, number, 0, false}; }
-
-RegionOptions options(std::uint32_t alpha = 6) { return {.servers = 8, .alpha = alpha}; }
-
-std::vector<Kind> kinds(const std::vector<RegionEvent>& events) {
-  std::vector<Kind> found;
-  for (const RegionEvent& event : events) found.push_back(event.kind);
-  return found;
-}
-
-void expect_patched(const RegionController& controller, World& world, std::size_t first = 0) {
-  std::vector<panel::CrossConnect> wanted;
-  for (std::size_t port = 0; port < controller.ports().peer.size(); ++port) {
-    const std::int32_t peer = controller.ports().peer[port];
-    if (peer != kNoPeer) {
-      wanted.push_back({static_cast<panel::Port>(first + port),
-                        static_cast<panel::Port>(first + static_cast<std::size_t>(peer))});
-    }
-  }
-  std::vector<panel::CrossConnect> seen = world.panel.cross_connects();
-  std::erase_if(seen, [&](const panel::CrossConnect& one) {
-    return one.a < first || one.a >= first + controller.ports().peer.size();
-  });
-  EXPECT_EQ(seen, wanted);
-}
 
 TEST(RegionController, ADemandIsLightAfterTheDarkTime) {
   World world;
@@ -467,68 +387,6 @@ TEST(RegionController, TheSameSeedTellsTheSameStory) {
   }
   EXPECT_EQ(stories[0], stories[1]);
   EXPECT_GT(stories[0].size(), 40u);
-}
-
-// --- only where it is worthwhile -----------------------------------------------------------------------------
-// One byte of demand is one byte that servers send each other, both ways; rates as of 100 Gb/s NICs, two by wires.
-RegionOptions weighed(bool all_dark = false) {
-  RegionOptions found = options();
-  found.worthwhile = Weighing{Split::weighted, {100e9, 200e9}};
-  found.all_dark = all_dark;
-  return found;
-}
-
-Use use_of(const Demand& demand, std::uint64_t bytes, Picoseconds hidden = {}) {
-  Use found{.bytes = demand, .exchanges = 2, .hidden = hidden, .next_hidden = hidden};
-  for (std::uint64_t& each : found.bytes) each *= bytes;
-  return found;
-}
-
-TEST(RegionController, WhatIsNotWorthwhileIsReadyAtOnceAndDarkensNothing) {
-  for (const bool all_dark : {false, true}) {
-    World world;
-    RegionController controller(weighed(all_dark), world);
-    controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 1'000'000));  // 10 s by wires, a fifth with circuits
-    EXPECT_EQ(controller.state(), State::dark);
-    controller.advance(milliseconds(25));
-    controller.take_events();
-    controller.demand(layer(1), turned(1), milliseconds(30), false, use_of(turned(1), 1));
-    EXPECT_TRUE(controller.ready(layer(1)) && world.held.empty());
-    EXPECT_EQ(world.patches, 1);
-    EXPECT_EQ(kinds(controller.take_events()), (std::vector{Kind::demand}));
-  }
-}
-
-TEST(RegionController, WhatHidesADarkTimeIsCountedFromTheDemand) {
-  const Demand other = turned(3);
-  for (const auto& [hidden, patches] : {std::pair{milliseconds(50), 2}, {milliseconds(40), 1}}) {
-    World world;
-    RegionController controller(weighed(), world);
-    controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 1'000'000));
-    // 20 ms of what hides the next dark time pass while the first one lasts; 25 of it must be left.
-    controller.demand(layer(1), other, milliseconds(5), false, use_of(other, 10, hidden - milliseconds(5)));
-    controller.advance(milliseconds(25));
-    EXPECT_EQ(world.patches, patches);
-  }
-}
-
-TEST(RegionController, AFailedPortIsTakenOutOfThePanelAndTheOthersStayLit) {
-  World world;
-  RegionController controller(weighed(true), world);
-  controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 10'000));
-  controller.advance(milliseconds(25));
-  ASSERT_EQ(world.panel.cross_connects().size(), 48u);
-  controller.set_port(0, 0, false, milliseconds(30));
-  EXPECT_EQ(controller.state(), State::live) << "nothing goes dark";
-  EXPECT_EQ(world.panel.cross_connects().size(), 46u);
-  EXPECT_TRUE(world.held.empty());
-  expect_patched(controller, world);
-}
-
-TEST(RegionController, WorthwhileNeedsTheBytes) {
-  World world;
-  RegionController controller(weighed(), world);
-  EXPECT_THROW(controller.demand(layer(0), kDemand, {}), std::invalid_argument);
 }
 
 }  // namespace
