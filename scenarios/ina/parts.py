@@ -12,7 +12,7 @@ BUILD = ("cmake -S . -B build/cpp -G Ninja -DLOOMNET_PYTHON=OFF -DLOOMNET_TESTS=
 
 
 @ln.scenario
-def parts(lab: ln.Lab, build: str = "build/cpp", xdp: bool = True):
+def parts(lab: ln.Lab, build: str = "build/cpp", xdp: bool = False):
     """Checks of single parts. The programs are those of `build`, which must have been built.
 
     LIVE-1: random jobs, pools, windows and faults, 700 seeds for each policy: every run ends, all

@@ -377,8 +377,7 @@ def test_buckets_are_under_way_together_where_switches_sum(tmp_path):
 
 def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
     """Slots are short while ranks wait for a later one, and a job that is more urgent by one step
-    takes those of the other. The same jobs with one priority take none: without downgrade a slot
-    keeps its priority."""
+    takes those of the other at the first attempt. The same jobs with one priority do not."""
     counted = {}
     for urgent in (127, 128):
         name = f"model_{urgent}"
@@ -392,10 +391,10 @@ def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
 
         jobs = [small(workers=4, allreduce="ina", compute="10 ms", jitter=0.2, priority=name,
                       name=each) for each in "ab"]
-        r, _ = run(tmp_path, jobs, name=name, ina={"rto_first": 50 * 10**9},
-                   fabric=summing(hosts=8, pool="16 KiB", downgrade=0))
-        counted[urgent] = r.switch("p0.leaf0").counters.get("preempt", 0)
-    assert counted[127] > 100 and counted[128] == 0
+        r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="16 KiB"), name=name,
+                   ina={"rto_first": 50 * 10**9})
+        counted[urgent] = r.switch("p0.leaf0").counters["preempt"]
+    assert counted[127] > 1.3 * counted[128] > 0
 
 
 def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):

@@ -172,7 +172,9 @@ def judge(ln, seed):
                 [(folder / name).read_bytes() for name in ("report.json", "counters.json")]
             )
         except LoomnetError as error:
-            ending = {"ended": "refused", "reason": str(error)}
+            # What is free of the machine's memory may be another amount a moment later.
+            reason = "memory" if str(error).startswith("memory: ") else str(error)
+            ending = {"ended": "refused", "reason": reason}
             files.append([])
             if "\n" in str(error):
                 row["failed"] = "a refusal of more than one line"

@@ -156,14 +156,11 @@ Pulled InaTransport::pull(PlanePort port, QueueClass queue, Picoseconds now) {
   if (queue != kControlClass && queue != kDataClass) return Pulled::idle();
   Ring<PacketPtr>& ring = queue == kControlClass ? control_[port] : data_[port];
   if (ring.empty()) {
-    // In turn, so that no member's packets keep another's from the port.
-    for (std::size_t i = 0, first = next_member_; i < members_.size() && ring.size() < kAhead; ++i) {
-      const auto at = static_cast<std::uint32_t>((first + i) % members_.size());
+    for (std::uint32_t at = 0; at < members_.size(); ++at) {
       Member& m = *members_[at];
       if (!m.wants()) continue;
       stage(m, now);
       deadlines_.set(at, m.each([](auto& each) { return each.deadline(); }));
-      next_member_ = at + 1;
     }
   }
   if (ring.empty()) return Pulled::idle();

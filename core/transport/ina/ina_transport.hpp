@@ -88,7 +88,6 @@ class InaTransport final : public Transport {
   std::vector<std::unique_ptr<Member>> members_;
   std::array<Ring<PacketPtr>, kMaxPlanes> control_, data_;  // of a port, ready to leave
   TimerHeap deadlines_;  // by member
-  std::size_t next_member_ = 0;  // whose turn it is to fill a port
   std::size_t open_ = 0;  // requests
   std::uint64_t drop_format_ = 0, drop_group_ = 0, drop_no_port_ = 0, place_refused_ = 0;
 };
