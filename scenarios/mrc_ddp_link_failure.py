@@ -21,6 +21,7 @@ def mrc_ddp_link_failure(
     fault: ln.Time = "8 s",
     reroute_delay: ln.Time | Literal["off"] = "1 s",
     compute: ln.Time = "50 ms",
+    dilation: float = 1,
 ):
     """Real DDP under four faults: a NIC link, a leaf-spine link, silent loss, a spine.
 
@@ -28,6 +29,7 @@ def mrc_ddp_link_failure(
     runs on each transport. Expected of MRC (Araujo et al., "Resilient AI Supercomputer Networking
     using MRC and SRv6"): it loses the capacity that is gone, 1/4 with one of four NIC links,
     nothing otherwise, without a rank error and with less than a second of silence.
+    Live, its clock runs slower by `dilation`.
     """
     fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
                               uplink_rate=uplink_rate, delay=delay)
@@ -49,7 +51,7 @@ def mrc_ddp_link_failure(
             ranks=4, transport=name, compute=compute, until=ln.Time.of(8 * fault.count),
             log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
         results[name] = lab.run(fabric, job, faults, label=name, reroute_delay=reroute_delay,
-                                settle=ln.Time.of(fault.count // 2))
+                                settle=ln.Time.of(fault.count // 2), dilation=dilation)
     for name, result in results.items():
         if name == "mrc":
             check_mrc(lab, result, planes)

@@ -4,6 +4,7 @@ place: the module makes an ImportError of what a signal's handler raises there."
 import subprocess
 import sys
 
+import pydantic_core
 import pytest
 
 from loomnet.base.wall_time import WallTimeOver, importing
@@ -54,6 +55,23 @@ def test_what_the_handler_raised_comes_out(raised):
     with pytest.raises(type(raised)) as caught, importing():
         raise ImportError("initialization failed") from raised
     assert caught.value is raised
+
+
+@pytest.mark.parametrize("raised", [WallTimeOver("--max-wall 1 s is over"),
+                                    KeyboardInterrupt("SIGTERM"), KeyboardInterrupt()])
+def test_what_a_schema_made_text_of_comes_out(raised):
+    """pydantic's core, where it builds a schema, keeps no more than the text of what was raised."""
+
+    class Value:
+        def __repr__(self):
+            raise raised
+
+    schema = {"type": "literal", "expected": [Value()]}
+    with pytest.raises(pydantic_core.SchemaError, match=type(raised).__name__):
+        pydantic_core.SchemaValidator(schema)
+    with pytest.raises(type(raised)) as caught, importing():
+        pydantic_core.SchemaValidator(schema)
+    assert str(caught.value) == str(raised)
 
 
 def test_another_import_error_stays_one():

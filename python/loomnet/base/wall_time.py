@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import signal
 import threading
 import time
@@ -202,13 +203,18 @@ def break_off(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Around code that imports: what break_off() has raised comes out of it. An extension module
-    that is being imported makes an ImportError of that."""
+    """Around code that imports: what a signal's handler has raised comes out of it. Native code
+    that is under way makes errors of its own of that: an extension module that is being imported
+    an ImportError, caused by it; pydantic's core a SchemaError, which keeps its text."""
     try:
         yield
-    except ImportError as error:
+    except Exception as error:
         if isinstance(error.__cause__, (KeyboardInterrupt, WallTimeOver)):
             raise error.__cause__ from None
+        for kind in (KeyboardInterrupt, WallTimeOver):
+            told = re.search(rf"^ *{kind.__name__}(?:: (.+))?$", str(error), re.MULTILINE)
+            if told is not None:
+                raise kind(*filter(None, told.groups())) from None
         raise
 
 

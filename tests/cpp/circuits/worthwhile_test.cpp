@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 #include <vector>
 
 #include "circuits/assignment.hpp"
@@ -218,8 +217,8 @@ Played play(const std::vector<Request>& all, const Weighing& weighing, Picosecon
   };
   for (const Request& each : all) {
     const Circuits chosen = rule.choose(present, each.wanted, kThree, each.use, dark_of(dark));
-    const bool added = std::ranges::any_of(std::views::iota(std::size_t{0}, chosen.size()),
-                                           [&](std::size_t pair) { return chosen[pair] > present[pair]; });
+    bool added = false;
+    for (std::size_t pair = 0; pair < chosen.size(); ++pair) added |= chosen[pair] > present[pair];
     if (added) owed += std::max(Picoseconds{}, dark - each.use.hidden);
     owed += lasts(each.use, chosen) - lasts(each.use, first);
     played.chosen.push_back(chosen);
