@@ -212,7 +212,7 @@ def importing() -> Iterator[None]:
         if isinstance(error.__cause__, (KeyboardInterrupt, WallTimeOver)):
             raise error.__cause__ from None
         for kind in (KeyboardInterrupt, WallTimeOver):
-            told = re.search(rf"^ *{kind.__name__}(?:: (.+))?$", str(error), re.MULTILINE)
+            told = re.search(rf"^ *{kind.__name__}(?:: ?(.*))?$", str(error), re.MULTILINE)
             if told is not None:
                 raise kind(*filter(None, told.groups())) from None
         raise
