@@ -158,10 +158,10 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   if (own_slots) {
     const ln_u32 turn = 2 * job->window;
     if (turn == 0) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
-    index = job->base + header->sequence % turn;
+    index = job->base + header->index % turn;
     if (!config->generation_check) /* the same place in the other set */
       other = (struct aggregate_slot*)ln_row(
-          host->state, (job->base + (header->sequence + job->window) % turn) % config->slots);
+          host->state, (job->base + (header->index + job->window) % turn) % config->slots);
   } else {
     index = header->index;
   }

@@ -30,7 +30,7 @@ struct aggregate_header {
   ln_u8 flags;          /* AGGREGATE_BYPASS ... */
   ln_u8 priority;       /* 255 is the most urgent */
   ln_u16 job;           /* never reused within a run */
-  ln_u16 index;         /* of the slot, modulo the pool's size */
+  ln_u16 index;         /* of the slot, modulo the pool's size; SwitchML: among the job's own, 2 W */
   ln_u32 sequence;      /* of the fragment, over the whole life of the job */
   ln_u16 values;        /* real ones; the packet is padded with zeros to the pool's fragment size */
   ln_u8 source;         /* worker number, AGGREGATE_FROM_SERVER or AGGREGATE_FROM_SWITCH */

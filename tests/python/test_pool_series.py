@@ -71,6 +71,18 @@ def test_no_more_slots_are_held_than_there_are_and_ended_jobs_hold_none(tmp_path
         assert sum(table.column("done")) > sum(table.column("summing"))
 
 
+def test_switchml_jobs_have_equal_shares_of_any_number_of_slots(tmp_path):
+    """64 slots among three jobs: two sets of ten for each."""
+    jobs = [ln.AllReduce("200 kB", repeat=4, allreduce="ina", name=name, hosts=hosts)
+            for name, hosts in (("a", ["h0", "h1"]), ("b", ["h2", "h3"]), ("c", ["h4", "h5"]))]
+    r = go(tmp_path, star("switchml"), jobs, pools="10 us", payload=True)
+    held = Counter()
+    for row in r.pool("p0.leaf0"):
+        held[row["job"]] = max(held[row["job"]], row["held"])
+    assert held == {"a": 20, "b": 20, "c": 20}
+    assert all(r.job(name).data.wrong == 0 and r[f"{name}.errors"] == 0 for name in "abc")
+
+
 def test_the_report_says_what_each_job_held(tmp_path):
     r = go(tmp_path, star("switchml"), pools="10 us")
     for name in "ab":

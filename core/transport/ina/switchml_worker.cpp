@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -11,12 +10,6 @@ namespace loomnet::ina {
 namespace {
 
 constexpr Picoseconds kLongest = seconds(3600);
-constexpr Sequence kNumbers = Sequence{1} << 32;
-
-Sequence end_of_numbers(const InaOptions& options) {
-  if (kNumbers % (2 * Sequence{options.window}) == 0) return std::numeric_limits<Sequence>::max();
-  return (options.first_sequence / kNumbers + 1) * kNumbers;
-}
 
 }  // namespace
 
@@ -26,7 +19,6 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
       number_(number),
       first_(options.first_sequence),
       window_(options.window),
-      end_(end_of_numbers(options)),
       base_(first_),
       submitted_(first_),
       threads_(options.switchml_threads, {options.switchml_timeout, 0, options.switchml_threshold}),
@@ -42,10 +34,6 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
 
 Sequence SwitchMlWorker::submit(const Contribution& contribution) {
   if (!room()) throw std::logic_error("ina::SwitchMlWorker::submit: no room in the window");
-  if (submitted_ >= end_) {
-    throw std::length_error("InaOptions.window: job " + std::to_string(job_.job) +
-                            " has used all 2^32 fragment numbers; a window that is a power of two has no such end");
-  }
   check(contribution, options_);
   const Sequence n = submitted_++;
   Entry& entry = at(n);
@@ -67,7 +55,7 @@ std::optional<Outgoing> SwitchMlWorker::pull(Picoseconds now) {
     timers_.set(slot(n), now + thread_of(n).timeout);
     // The switch knows a retransmission by its bit in the slot: it is DATA again.
     Outgoing out = packet_of(entry.contribution, options_, job_.job, number_, AGGREGATE_DATA, n, now);
-    out.header.index = static_cast<std::uint16_t>(on_wire(n) % (2 * options_.window));
+    out.header.index = static_cast<std::uint16_t>(n % (2 * Sequence{options_.window}));
     return out;
   }
   return std::nullopt;

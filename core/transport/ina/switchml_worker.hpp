@@ -16,9 +16,7 @@ class SwitchMlWorker {
   // Throws std::invalid_argument.
   SwitchMlWorker(const InaOptions& options, const InaJob& job, unsigned number);
 
-  // As Worker::submit; two windows ahead of the oldest without a result. Throws std::length_error at the
-  // end of the 32-bit numbers where 2 W does not divide 2^32: the switch takes a fragment's slot from its
-  // number, and slots would be taken out of turn.
+  // As Worker::submit; two windows ahead of the oldest without a result.
   bool room() const { return submitted_ < base_ + 2 * window_; }
   Sequence submit(const Contribution& contribution);
 
@@ -63,7 +61,6 @@ class SwitchMlWorker {
   const unsigned number_;
   const Sequence first_;
   const std::int64_t window_;
-  const Sequence end_;  // of the sequence numbers
   Sequence base_, submitted_;
   std::vector<Thread> threads_;
   std::vector<Entry> ring_;

@@ -25,6 +25,7 @@ inline Fragment data(std::uint8_t scheme, std::uint16_t job, std::uint32_t seque
   f.header.priority = priority;
   f.header.job = job;
   f.header.sequence = sequence;
+  if (scheme == AGGREGATE_SWITCHML) f.header.index = static_cast<std::uint16_t>(sequence);
   f.header.source = static_cast<std::uint8_t>(worker);
   f.header.workers = std::uint64_t{1} << worker;
   f.header.next_index = AGGREGATE_NO_INDEX;

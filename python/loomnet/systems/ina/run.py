@@ -185,8 +185,7 @@ class Sums(RunPart):
         return tuple(shares)
 
     def _own_window(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
-        """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
-        its packets wrap at one."""
+        """SwitchML: the slots of one of a job's two sets."""
         assert self.pool is not None
         least, name = min((self.pool.slots[node], node) for tree in trees for node in tree.holders)
         share = min(window, least // (2 * jobs))
@@ -194,7 +193,7 @@ class Sums(RunPart):
             raise UsageError(
                 f"{kind}: {self.plan.topology.names[name]} has {least} slots, and SwitchML needs 2 "
                 f"or more for each of {jobs} jobs; give a larger pool=")
-        return 1 << (share.bit_length() - 1)
+        return share
 
     def _trees(self, group: int, workers: Sequence[int], server: int, routes: EcmpTables
                ) -> tuple[SumTree, ...]:
