@@ -13,6 +13,7 @@ import loomnet as ln
 
 LOSSES = (0, 0.0001, 0.001, 0.01)
 PLANES = (1, 2, 4)
+SCARCE, SLOT_BYTES = 64, 32 + 4 * 256  # slots, for a window of 256
 TIMEOUT = "1 ms"  # SwitchML's here; published: 10 ms
 # Policy of the switches, and options of the hosts.
 SYSTEMS = {
@@ -40,11 +41,12 @@ def loss(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=100)] = 10, size: ln.
     Four workers on one switch with memory for all (5 MB), a parameter server with a link of its
     own, `repeat` all-reduces of `size`; each link, or the server's alone, loses 0, 0.01, 0.1 or 1 %
     of its packets. `ms.<system>.<where>.<percent>` is the mean iteration over `draws` seeds. ESA
-    sends again what a later result has overtaken while results are known to be lost, which is ours;
-    `esa_no_repair` is without that, `atp_no_repair` is ATP without its own. SwitchML has a timeout
-    of 1 ms; `switchml_10ms` has the published one, `switchml_4_threads` four threads that count
-    alone. RoCE's ring has go-back-N: with loss MRC's ring is the one to beat. `…_jitter` are the
-    two policies with a parameter server in training whose compute times vary by 20 %.
+    sends again what a later result has overtaken, at once while results are known to be lost, else
+    some round trips later, which is ours; `esa_no_repair` is without that, `atp_no_repair` is ATP
+    without its own. SwitchML has a timeout of 1 ms; `switchml_10ms` has the published one,
+    `switchml_4_threads` four threads that count alone. RoCE's ring has go-back-N: with loss MRC's
+    ring is the one to beat. `…_scarce` are the two policies with a parameter server with slots for
+    a quarter of a window, `…_jitter` in training whose compute times vary by 20 %.
 
     LOSS-1: ESA's iteration over ATP's, at most 1.1 at 0.1 % and 1.5 at 1 %. LOSS-2: one tensor of
     `large` under SwitchML ends within 4 times its lossless time at 0.1 %, and ends at 1 %. LOSS-3:
@@ -69,6 +71,7 @@ def loss(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=100)] = 10, size: ln.
                            statistics.fmean(found[system, where, share]), unit="ms")
         lab.say(f"{system}: {len(LOSSES)} shares of lost packets, {draws} draws")
     check_loss(lab, found)
+    wrong += check_scarce(lab, size, repeat, rate, delay, draws)
     wrong += check_jitter(lab, size, repeat, rate, delay, draws)
     wrong += check_large(lab, large, rate, delay, draws)
     wrong += check_planes(lab, size, repeat, rate, delay, draws)
@@ -84,11 +87,12 @@ def loss(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=100)] = 10, size: ln.
             label="esa", payload=True, reroute_delay="off")
 
 
-def star(system, rate, delay):
+def star(system, rate, delay, slots=None):
     made = ln.star(hosts=4, rate=rate, delay=delay)
     made.add_link(made.add_host("ps", role="server"), "p0.leaf0", rate=rate, delay=delay)
     policy = SYSTEMS[system][0]
-    return made if policy is None else made.program("*", "aggregate", policy=policy)
+    return made if policy is None else made.program(
+        "*", "aggregate", policy=policy, **({"pool": slots * SLOT_BYTES} if slots else {}))
 
 
 def job(system, size, repeat):
@@ -125,6 +129,28 @@ def check_loss(lab, found):
         lab.check(f"LOSS-3-{system}", lossy / lossless, le=1.1)
     # Without it, ESA's repair is what LOSS-1 would miss.
     lab.check("LOSS-1-placebo", ratio("esa_no_repair", "atp", "all", 0.01), ge=1.5)
+
+
+def check_scarce(lab, size, repeat, rate, delay, draws):
+    """LOSS-1 with slots for a quarter of a window: of a gap ESA's workers cannot tell whether its
+    sum was put out of its slot or lost."""
+    wrong = 0
+    for share in LOSSES:
+        ms = {}
+        for system in ("atp", "esa"):
+            runs = [one(lab, star(system, rate, delay, SCARCE), job(system, size, repeat), system,
+                        [ln.loss("*--*", share, at="0 s")] if share else [], draw)
+                    for draw in range(draws if share else 1)]
+            ms[system] = statistics.fmean(mean_ms(r) for r in runs)
+            wrong += sum(r.data.wrong for r in runs)
+            lab.metric(f"ms.{system}_scarce.all.{100 * share:g}", ms[system], unit="ms")
+        lab.metric(f"esa_over_atp_time.scarce.{100 * share:g}", ms["esa"] / ms["atp"],
+                   unit="ratio")
+        if share >= 0.001:
+            lab.check(f"LOSS-1-scarce-{100 * share:g}", ms["esa"] / ms["atp"],
+                      le=1.1 if share == 0.001 else 1.5)
+        lab.say(f"{SCARCE} slots, {100 * share:g} % lost: {draws} draws")
+    return wrong
 
 
 def check_jitter(lab, size, repeat, rate, delay, draws):

@@ -152,6 +152,17 @@ def test_rotation_takes_the_same_time_in_flows_and_in_packets():
     assert times[1] == pytest.approx(times[0], rel=0.03)
 
 
+@pytest.mark.parametrize(("profile", "said"), [("sim25", True), ("rotor10us", False),
+                                               ("200 us", False)])
+def test_panels_that_are_slow_for_a_rotor_are_said_before_the_run(tmp_path, profile, said):
+    fabric, job = mfabric.compared("rotor", servers=2, rate="100 Gb/s", preset=None,
+                                   **(SMALL | {"tensor": 2, "exchange": "64 KiB"}))
+    fabric = ln.mixnet(servers=2, rate="100 Gb/s", profile=profile)
+    lines = []
+    ln.Lab(directory=tmp_path, say=lines.append).run(fabric, job, model="fluid")
+    assert any("circuits rotate, and between two turns ocs0" in line for line in lines) is said
+
+
 def test_a_rotor_goes_round_a_nic_that_fails():
     r = go("fluid", "rotor", profile="rotor10us", faults=[ln.down("h0--ocs0", at="0 s")])
     assert r["errors"] == 0 and r["circuit_share"] == 1.0

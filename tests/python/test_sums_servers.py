@@ -101,6 +101,9 @@ def test_servers_that_are_not_there_are_refused(tmp_path):
             go(tmp_path, fabric, summing(**how))
     with pytest.raises(ln.UsageError, match="server= and servers= say the same"):
         summing(server="h0", servers=2)
+    for name in ("server", "servers"):
+        with pytest.raises(ln.UsageError, match=f"ina: {name} is a job's"):
+            go(tmp_path, star(servers=2), summing(), ina={name: "ps0"})
     with pytest.raises(ln.UsageError, match="servers= goes with"):
         ln.AllReduce("1 MB", servers=2)
     with pytest.raises(ln.UsageError, match="window=2 is less than a fragment for each of 3"):
@@ -113,6 +116,49 @@ def test_a_server_on_a_workers_link_is_said_before_the_run(tmp_path, server):
     ln.Lab(directory=tmp_path, say=said.append).run(star(servers=int(server)), summing("10 kB", 1))
     note = "note: the parameter server on h0 shares a worker's link"
     assert any(line.startswith(note) for line in said) is not server
+
+
+def test_a_server_on_another_jobs_link_is_said_too(tmp_path):
+    said = []
+    jobs = [summing("10 kB", 1, name=name, hosts=hosts, ranks=None, server=server)
+            for name, hosts, server in (("a", ["h0", "h1"], "h2"), ("b", ["h2", "h3"], "ps0"))]
+    ln.Lab(directory=tmp_path, say=said.append).run(star(servers=1), jobs)
+    notes = [line for line in said if "shares a worker's link" in line]
+    assert len(notes) == 1 and 'of "a" on h2' in notes[0]
+
+
+@pytest.mark.parametrize("named", ["ps0", "ps1"])
+def test_a_job_that_names_no_server_takes_none_that_another_has_named(tmp_path, named):
+    def run(second):
+        jobs = [summing(name=name, hosts=[f"h{first + i}" for i in range(4)], ranks=None, **how)
+                for name, first, how in (("a", 0, {"server": named}), ("b", 4, second))]
+        return go(tmp_path, star(hosts=8, servers=2), jobs)
+
+    left = "ps1" if named == "ps0" else "ps0"
+    assert (run({}).data.totals[f"nic {left}"]
+            == run({"server": left}).data.totals[f"nic {left}"])
+
+
+@pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])
+@pytest.mark.parametrize("planes", [1, 2])
+def test_a_worker_below_another_leaf_is_named_alone(tmp_path, policy, planes):
+    """Roots know what has come from a leaf as a whole; the leaf's own slot knows whose it is."""
+    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="10 Gb/s",
+                              delay="1 us").program("*", "aggregate", policy=policy)
+    r = go(tmp_path, fabric, summing(repeat=50, ranks=8, stall_timeout="50 ms"),
+           [ln.loss("h5->*", 1.0, at=ln.step(5))], reroute_delay="off",
+           ina={"rto_first": 10**9, "switchml_timeout": 10**9})
+    assert r.data.ended == "stalled"
+    assert "where the oldest lacks the part of h5" in r.data.reason, r.data.reason
+    assert not any(f"h{i}" in r.data.reason for i in (1, 2, 3, 4, 6, 7)), r.data.reason
+    assert "reboot" not in r.data.reason
+
+
+def test_of_several_servers_a_stall_tells_each(tmp_path):
+    r = go(tmp_path, star(servers=2), summing(repeat=50, servers=2, stall_timeout="50 ms"),
+           [ln.loss("ps1--*", 1.0, at=ln.step(5))], reroute_delay="off", ina={"rto_first": 10**9})
+    assert r.data.ended == "stalled"
+    assert "finished on ps0, which knows of no sum that lacks a part, ps1, " in r.data.reason
 
 
 @pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])

@@ -369,7 +369,7 @@ def test_real_training_has_the_priorities_of_a_formula_or_a_users_class(tmp_path
 
 
 @pytest.mark.parametrize(("own", "says"), [
-    ({"priority": "esa"}, "priority: weighs the time that is left; give steps="),
+    ({"priority": "esa"}, "priority: give steps=, how many the script takes"),
     ({"priority": "esa", "steps": 3, "allreduce": "ring"}, "packets of a ring have none"),
     ({"priority": "layr", "steps": 3}, 'TorchJob.priority: no priority "layr"')])
 def test_a_priority_of_training_that_cannot_be_is_one_line(tmp_path: Path, own, says) -> None:

@@ -136,6 +136,7 @@ Received Worker::on_result(const aggregate_header& header, Bytes payload, Sequen
   entry.held = true;  // W2
   if (header.flags & AGGREGATE_UNICAST && entry.sent_again) {
     repairs_ = kRepairs * static_cast<std::uint32_t>(std::popcount(job_.workers));
+    patience_ = 1;
   }
   timers_.set(slot(n), kNever);
   if (!entry.sent_again) {
@@ -144,7 +145,7 @@ Received Worker::on_result(const aggregate_header& header, Bytes payload, Sequen
   }
   if (answered_ < entry.tensor) first_result(entry.tensor, now);
   while (base_ < next_ && at(base_).held) ++base_;
-  if (options_.gap_repair) fill_gaps(n);
+  if (options_.gap_repair) fill_gaps(n, now);
   const bool marked = header.flags & AGGREGATE_ECN;
   if (marked) ++counters_.ecn_result;
   if (options_.congestion_control) control(n, marked);
@@ -168,24 +169,28 @@ void Worker::set_trees(std::size_t count) {
 
 // ATP: what a later result has overtaken is sent again, once. Results come in order by one tree: of
 // another tree they tell nothing.
-void Worker::fill_gaps(Sequence overtaking) {
+void Worker::fill_gaps(Sequence overtaking, Picoseconds now) {
   const auto trees = static_cast<Sequence>(gaps_from_.size());
   Sequence& from = gaps_from_[static_cast<std::size_t>(static_cast<std::uint64_t>(overtaking)) % gaps_from_.size()];
   if (overtaking <= from) return;
   Sequence z = std::max(base_, from);
   z += (overtaking - z) % trees;  // the first of this tree
   for (; z < overtaking; z += trees) {
-    if (at(z).held || at(z).queued || !may_repair()) continue;
-    ++counters_.gap_resend;
-    send_again(at(z), false);
+    if (at(z).held || at(z).queued) continue;
+    if (may_repair()) {
+      ++counters_.gap_resend;
+      send_again(at(z), false);
+    } else if (options_.policy().repairs == AGGREGATE_REPAIRS_LOST && srtt_.count > 0) {
+      timers_.at_latest(slot(z), now + srtt_ * patience_);
+    }
   }
   from = overtaking;
 }
 
 // Under ESA a gap may also be a sum that a more urgent packet has put out of its slot, which the server
-// finishes without a worker's help. A server that answers one worker alone had the result already: it was lost.
-// A part that was lost on its way up is a gap to all workers alike, and proves nothing to them. So each result that
-// is known to be lost lets a worker repair some gaps (ours); the first ones wait for their timers.
+// finishes without a worker's help: so a gap has some round trips for that before it is sent again (ours). A server
+// that answers one worker alone had the result already: it was lost. Each result that is known to be lost lets a
+// worker repair some gaps at once, and from then on gaps have one round trip.
 bool Worker::may_repair() {
   const aggregate_repairs repairs = options_.policy().repairs;
   if (repairs != AGGREGATE_REPAIRS_LOST || repairs_ == 0) return repairs == AGGREGATE_REPAIRS_ALL;

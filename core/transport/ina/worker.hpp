@@ -76,7 +76,7 @@ class Worker {
   Received on_result(const aggregate_header& header, Bytes payload, Sequence n, Picoseconds now);
   Received on_nak(const aggregate_header& header, Sequence n, Picoseconds now);
   void first_result(Sequence tensor, Picoseconds now);
-  void fill_gaps(Sequence overtaking);
+  void fill_gaps(Sequence overtaking, Picoseconds now);
   bool may_repair();
   void control(Sequence n, bool marked);
 
@@ -90,6 +90,7 @@ class Worker {
   Sequence answered_;     // of the youngest tensor with a result: its first fragment
   std::vector<Sequence> gaps_from_;  // of each tree: its fragments below have been asked for
   std::uint32_t repairs_ = 0;  // ESA: gaps that may be sent again until another result is known to be lost
+  std::int64_t patience_ = 4;    // ESA: round trips that a gap has before it is sent again
   Sequence boundary_;     // its result ends the window of congestion control
   std::uint32_t cwnd_;
   std::uint32_t step_;    // packets that a window without a mark adds

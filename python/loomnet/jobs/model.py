@@ -219,6 +219,11 @@ class Job(Spec):
             return max(longest_fault * 3, MIN_STALL)
         return self.stall_timeout
 
+    @property
+    def carried_by(self) -> str:
+        """As describe() says it."""
+        return f"over {self.transport}" if self.allreduce == RING else "summed by switches"
+
     def describe(self) -> str:
         return f"{type(self).__name__} over {self.transport}"
 
@@ -328,8 +333,8 @@ class TorchJob(Job):
             raise UsageError("priority: packets of a ring have none; give allreduce=\"ina\", whose "
                              "switches go by it, or leave it out")
         if self.steps is None:
-            raise UsageError("priority: weighs the time that is left; give steps=, how many the "
-                             "script takes")
+            raise UsageError("priority: give steps=, how many the script takes, by which it knows "
+                             "the time that is left")
         return self
 
     @model_validator(mode="after")

@@ -19,7 +19,6 @@ from loomnet.base.spec import given
 from loomnet.base.units import Size, Time, size_or_none, time_or_none
 from loomnet.jobs.model import Count, Job, check_meshed
 from loomnet.jobs.moe_models import MOE_MODELS
-from loomnet.jobs.of_systems import RING
 from loomnet.jobs.options import ModelOptions
 
 VALUE_BYTES = 4  # gradients are float32
@@ -203,9 +202,9 @@ class ModelJob(Job):
 
     def describe(self) -> str:
         of = self.model or "a model"
-        how = "summed by switches" if self.allreduce != RING else f"over {self.transport}"
         return (f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
-                f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) {how}")
+                f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) "
+                f"{self.carried_by}")
 
 
 def _values(stated: int, scale: Fraction) -> int:

@@ -85,7 +85,7 @@ class Roce(Transport):
 
     def needed_for_marks(self, options: Options) -> str | None:
         full = with_preset(options)
-        if _dcqcn(full) or full.get("cc") not in (None, "fixed_window"):
+        if _dcqcn(full) or full.get("cc") not in (None, "fixed_window", "timely"):
             return None
         return 'roce={"preset": "B"}, or another of the presets'
 

@@ -235,6 +235,30 @@ TEST(InaWorker, EsaRepairsGapsWhileResultsAreKnownToBeLost) {
   }
 }
 
+// The server may finish what was put out of its slot: ESA's worker leaves a gap four round trips for that, and one
+// once a result was known to be lost.
+TEST(InaWorker, UnderEsaAGapHasSomeRoundTrips) {
+  const Picoseconds trip = microseconds(10);
+  InaOptions o = small(AGGREGATE_ESA, 200);
+  o.rto_min = milliseconds(100);
+  Script s(o);
+  s.fill();
+  s.sent(kT);
+  Picoseconds now = kT + trip;
+  s.result(0, now);
+  s.result(2, now);
+  EXPECT_EQ(s.worker.deadline(), now + trip * 4);
+  now = s.worker.deadline();
+  s.worker.on_deadline(now);
+  s.sent(now);  // fragment 1 goes to the server
+  s.result(1, now, AGGREGATE_UNICAST);
+  s.result(40, now);
+  EXPECT_EQ(s.count("gap_resend"), 24u);  // 3 to 26, at once
+  s.sent(now);
+  EXPECT_GT(s.worker.deadline(), now);
+  EXPECT_LT(s.worker.deadline(), now + trip * 4);
+}
+
 // Fragments travel by the trees in turn: a result by one tree says nothing of what another carries.
 TEST(InaWorker, AGapIsOfOneTree) {
   using Sent = std::vector<std::pair<int, Sequence>>;

@@ -21,7 +21,7 @@ from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.systems.given import Memory, PartClock, PartEngine
-from loomnet.systems.ina.options import NAME
+from loomnet.systems.ina.options import NAME, SERVER, SERVERS
 from loomnet.systems.ina.own_slots import OwnSlots
 from loomnet.systems.ina.pool import (
     FIXED_SCALE,
@@ -59,7 +59,12 @@ class Sums(RunPart):
                 raise UsageError('run: pools: no switch sums for a job of this run; give one '
                                  'allreduce="ina", or leave pools out')
             return None
-        return cls(plan, asked, dict(options.get(NAME, {})), step)
+        own = dict(options.get(NAME, {}))
+        for each in (SERVER, SERVERS):
+            if each.name in own:
+                raise UsageError(f"run: ina: {each.name} is a job's: "
+                                 f'AllReduce(…, allreduce="ina", {each.name}=…)')
+        return cls(plan, asked, own, step)
 
     def __init__(self, plan: Plan, asked: Sequence[JobRequest], options: Mapping[str, Any],
                  watched: Time | None = None) -> None:
@@ -302,16 +307,20 @@ class Sums(RunPart):
             if not share.trees:
                 return (f"; no plane joins its hosts and {self.plan.hosts[share.server].name} any "
                         "more, by which switches sum for it")
-        missing = dict.fromkeys(self.plan.hosts[share.workers[i]].name for share in shares
-                                for i in self._missing(share))
-        lacks = f", where the oldest lacks the part of {', '.join(missing)}"
         if self.finished_by_servers:
-            hosts = ", ".join(self.plan.hosts[share.server].name for share in shares)
-            return f"; its sums are finished on {hosts}{lacks * bool(missing)}"
-        roots = ", ".join(self.plan.topology.names[tree.root] for share in shares
-                          for tree in share.trees)
-        return (f"; its sums are made at {roots}{lacks * bool(missing)}; SwitchML does not survive "
-                "a switch's reboot")
+            return "; its sums are finished on " + ", ".join(
+                f"{self.plan.hosts[share.server].name}, "
+                + (self._lacks(share) or "which knows of no sum that lacks a part")
+                for share in shares)
+        [share] = shares
+        roots = ", ".join(self.plan.topology.names[tree.root] for tree in share.trees)
+        return f"; its sums are made at {roots}, " + (
+            self._lacks(share)
+            or "where no slot has a part of one: SwitchML does not survive a switch's reboot")
+
+    def _lacks(self, share: SumShare) -> str:
+        missing = [self.plan.hosts[share.workers[i]].name for i in self._missing(share)]
+        return f"where the oldest lacks the part of {', '.join(missing)}" if missing else ""
 
     def _beyond(self, asked: JobRequest) -> tuple[int, int]:
         """Blocks of sums of real ranks that a fixed scale could not hold, and those of them that
@@ -329,7 +338,7 @@ class Sums(RunPart):
 
     def _missing(self, share: SumShare) -> list[int]:
         """Numbers of the workers whose parts the oldest fragment that is not whole lacks, as the
-        parameter server knows, or else the slots of the tree's roots."""
+        parameter server knows, or else the slots of the switches of a tree."""
         if self._engine is None or self._clock is None or self.pool is None:
             return []
         everyone = (1 << len(share.workers)) - 1
@@ -338,16 +347,18 @@ class Sums(RunPart):
             node, qp = self._summing[share.group][-1]
             state = self._engine.network.transport_state(node, qp, transport=NAME)
             lacks = int(state["lacks_0_31"]) | int(state["lacks_32_63"]) << 32
-        roots = {tree.root for tree in share.trees}
-        for switch in self.plan.switches if not lacks else ():
-            if switch.number not in roots or not self.pool.slots.get(switch.number):
-                continue
-            columns = self._clock.switch_columns(switch, ("state", "job", "sequence", "workers"))
-            held = [(sequence, workers) for state, job, sequence, workers in zip(
-                *(column.tolist() for column in columns), strict=True)
-                if state == SUMMING and job == share.group + 1]
-            if held:
-                lacks |= everyone & ~min(held)[1]
+        switches = {each.number: each for each in self.plan.switches}
+        for tree in share.trees if not lacks else ():
+            parts: dict[int, int] = {}  # of each fragment that is not whole, whose have come
+            for node in tree.holders:
+                columns = self._clock.switch_columns(switches[node],
+                                                     ("state", "job", "sequence", "workers"))
+                for state, job, sequence, workers in zip(*(column.tolist() for column in columns),
+                                                         strict=True):
+                    if state == SUMMING and job == share.group + 1:
+                        parts[sequence] = parts.get(sequence, 0) | workers
+            if parts:
+                lacks |= everyone & ~parts[min(parts)]
         return [i for i in range(len(share.workers)) if lacks >> i & 1]
 
     @property
@@ -384,11 +395,13 @@ class Sums(RunPart):
                 yield f"slots_{figure}.{switch}", value, "slots", why
 
     def lint(self) -> Iterator[str]:
-        """Of each job whose parameter server shares a worker's link: its NIC carries the data of
-        one and all that the other finishes."""
+        """Of each job whose parameter server shares a worker's link, of this job or another: its
+        NIC carries the data of one and all that the other finishes."""
+        working = {host for shares in self.jobs.values() for share in shares
+                   for host in share.workers}
         for asked in self._asked if self.finished_by_servers else ():
             shared = [self.plan.hosts[share.server].name for share in self.jobs[asked.number]
-                      if share.server in share.workers]
+                      if share.server in working]
             if shared:
                 whose = f' of "{asked.name}"' if asked.name else ""
                 one = len(shared) == 1

@@ -52,8 +52,12 @@ class SumShare:
 
 def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, tuple[int, ...]]:
     """Host numbers of each job's parameter servers, by the job's number. Jobs that name none take
-    the hosts of role server in turn. Raises UsageError for a host that is not there."""
+    the hosts of role server in turn: those that no job names, where there are some. Raises
+    UsageError for a host that is not there."""
+    asked = list(asked)
     own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
+    named = {fabric.host_number(name) for each in asked for name in _named(each)}
+    own = [i for i in own if i not in named] or own
     found: dict[int, tuple[int, ...]] = {}
     turn = 0
     for each in asked:
@@ -75,6 +79,12 @@ def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, tuple[int, ..
         found[each.number] = tuple(hosts[(first + i) % len(hosts)] for i in range(wanted))
         turn += wanted
     return found
+
+
+def _named(asked: JobRequest) -> Sequence[str]:
+    given = asked.job.option(SERVERS.name)
+    one = asked.job.option(SERVER.name)
+    return [one] if one is not None else [] if given is None or isinstance(given, int) else given
 
 
 def _number(fabric: Any, field: str, name: str) -> int:
