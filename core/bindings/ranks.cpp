@@ -26,7 +26,7 @@ void bind_rank_bridge(py::module_& m) {
                       std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
                       std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
                       std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats,
-                      std::uint32_t sum_servers, std::uint32_t queue_pairs) {
+                      std::uint32_t sum_servers, std::uint32_t sum_reach, std::uint32_t queue_pairs) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
@@ -41,6 +41,7 @@ void bind_rank_bridge(py::module_& m) {
             g.sum_scale = sum_scale;
             g.sum_floats = sum_floats;
             g.sum_servers = sum_servers;
+            g.sum_reach = sum_reach;
             g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
             return new RankBridge(n, host, g, JobId{job});
           }),
@@ -48,7 +49,8 @@ void bind_rank_bridge(py::module_& m) {
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
           py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
           py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0,
-          py::arg("sum_floats") = 0, py::arg("sum_servers") = 1, py::arg("queue_pairs") = 1,
+          py::arg("sum_floats") = 0, py::arg("sum_servers") = 1, py::arg("sum_reach") = 2,
+          py::arg("queue_pairs") = 1,
           "queue_pairs: towards each other rank of the job.")
       .def(
           "fds",

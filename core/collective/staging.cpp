@@ -33,6 +33,7 @@ StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
   require(config.sum_window >= 1 && config.sum_window <= 32768, "sum_window must be 1..32768",
           config.sum_window);
   require(config.sum_servers >= 1 && config.sum_servers <= 64, "sum_servers must be 1..64", config.sum_servers);
+  require(config.sum_reach >= 2 && config.sum_reach <= 1024, "sum_reach must be 2..1024", config.sum_reach);
   sum_stride_ = round_up(sum_framing(sum_chunk()) + std::uint64_t{4} * config.sum_values * sum_chunk());
 }
 

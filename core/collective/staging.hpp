@@ -21,6 +21,9 @@ struct StagingConfig {
   std::uint32_t sum_values = 0;  // int32 of a fragment: 64, 128 or 256
   std::uint32_t sum_window = 0;  // fragments that a queue pair has under way at once, 1..32768
   std::uint32_t sum_servers = 1;  // queue pairs that requests are dealt to, 1..64
+  // Windows that a worker goes on behind a fragment that is missing, 2..1024. Exponents of long operations travel
+  // so far ahead.
+  std::uint32_t sum_reach = 2;
   // Floats are multiplied by this number and rounded. 0: by a power of 2 that each block's largest value
   // gives (block exponents).
   std::uint32_t sum_scale = 0;

@@ -17,6 +17,7 @@ namespace {
 constexpr std::int8_t kSaturated = 1;
 // A sum of 64 words of so many bits is an int32.
 constexpr std::uint32_t kHeadBits = 24;
+constexpr std::uint64_t kExponentShare = 16;  // of an operation's blocks, at most, have exponents that travel alone
 
 bool is_float(DataType type) { return type != DataType::int32; }
 
@@ -71,7 +72,9 @@ void SumRun::start(OperationId id, Operation operation, std::uint32_t sequence) 
   if (is_float(active.operation.type) && fixed_ == 0) {
     const StagingConfig& config = place_.layout.config();
     const std::uint64_t window = std::uint64_t{config.sum_window} * config.sum_servers;
-    active.ahead = std::min(active.blocks, (2 * window + 2 * chunk_ - 1) / chunk_ * chunk_);
+    // Some windows of exponents are hardly any of a long operation's bytes.
+    const std::uint64_t ahead = std::clamp(active.blocks / kExponentShare, 2 * window, config.sum_reach * window);
+    active.ahead = std::min(active.blocks, (ahead + 2 * chunk_ - 1) / chunk_ * chunk_);
   }
   proceed();
 }

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::uint32_t kMaxEntries = 1u << 20;
 constexpr std::uint64_t kMaxStaging = 1ull << 40;
-constexpr std::uint32_t kMaxSumSlots = 64, kMaxSumWindow = 32768, kMaxSumServers = 64;  // as StagingLayout has it
+// As StagingLayout has it.
+constexpr std::uint32_t kMaxSumSlots = 64, kMaxSumWindow = 32768, kMaxSumServers = 64, kMaxSumReach = 1024;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -35,6 +36,7 @@ bool make_layout(const Geometry& g, Layout& layout, std::string_view& why) {
     if (g.sum_values != 64 && g.sum_values != 128 && g.sum_values != 256) return why = "sum_values", false;
     if (g.sum_window == 0 || g.sum_window > kMaxSumWindow) return why = "sum_window", false;
     if (g.sum_servers == 0 || g.sum_servers > kMaxSumServers) return why = "sum_servers", false;
+    if (g.sum_reach < 2 || g.sum_reach > kMaxSumReach) return why = "sum_reach", false;
     if (g.sum_floats > 1 || (g.sum_floats != 0 && g.sum_scale == 0)) return why = "sum_floats", false;
   }
   const std::uint32_t capacity[kRings] = {g.submissions, g.completions, g.arrivals, g.marks,

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 10;
+inline constexpr std::uint32_t kAbiVersion = 11;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -60,10 +60,11 @@ struct Geometry {
   std::uint32_t sum_scale = 0;
   std::uint32_t sum_floats = 0;   // 1: what sum_scale cannot hold is summed as float32
   std::uint32_t staging_key = 1;  // under which the rank's own NIC knows the staging area
-  std::uint32_t sum_servers = 1;  // of StagingConfig
+  std::uint32_t sum_servers = 1, sum_reach = 2;  // of StagingConfig
+  std::uint32_t unused = 0;                      // staging_bytes begins at a multiple of 8
   std::uint64_t staging_bytes = 0;
 };
-static_assert(sizeof(Geometry) == 80);
+static_assert(sizeof(Geometry) == 88);
 
 // Rank to NIC: one write, or one part of a sum (kSumOpcode). Offsets count from the start of a staging area:
 // the rank's own for `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.

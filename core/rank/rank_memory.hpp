@@ -24,6 +24,7 @@ inline StagingConfig staging_of(const Geometry& g) {
           .sum_values = g.sum_values,
           .sum_window = g.sum_window,
           .sum_servers = g.sum_servers,
+          .sum_reach = g.sum_reach,
           .sum_scale = g.sum_scale,
           .sum_floats = g.sum_floats != 0};
 }

@@ -176,6 +176,7 @@ StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint
     config.sum_scale = sums->scale;
     config.sum_floats = sums->floats;
     config.sum_servers = sums->servers;
+    config.sum_reach = sums->reach;
   }
   return StagingLayout(config);
 }

@@ -101,7 +101,7 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
 
 // What a rank's memory has for sums in the network: StagingConfig's sum_slots and so on.
 struct SumShape {
-  std::uint32_t slots = 7, values = 256, window = 256, scale = 0, servers = 1;
+  std::uint32_t slots = 7, values = 256, window = 256, scale = 0, servers = 1, reach = 2;
   bool floats = false;
 };
 

@@ -35,6 +35,7 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
               draws: Annotated[int, Field(ge=1, le=50)] = 5,
               scale: Annotated[float, Field(ge=1, le=1000)] = 64.0,
               workers: Annotated[int, Field(ge=2, le=32)] = 4,
+              servers: Annotated[int, Field(ge=1, le=32)] = 1,
               window: Annotated[int, Field(ge=1, le=4096)] = 64,
               early_gap: Annotated[int, Field(ge=0, le=4096)] = 0,
               rate: ln.Rate = "10 Gb/s", delay: ln.Time = "1 us",
@@ -43,13 +44,13 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
 
     The jobs train ResNet-50, VGG-16, VGG-11, AlexNet and BERT-large, each as often as the others,
     `workers` ranks each. They arrive one after another with exponential gaps of mean `gap`, and run
-    `iterations` to four times as many. Each has a parameter server with a link of its own. A switch
-    has `memory` times as many slots as the sum of all jobs' windows. `levels=2`: half of each job's
-    workers are in either of two racks, below a spine with room for all. `jitter`: a rank computes
-    so much shorter or longer in each iteration. `early_gap`: ESA's server asks switches for what it
-    lacks once it has the sum of a fragment so far behind; 0 is half a window. Bytes, compute times,
-    gaps and the first timeouts are those of the models divided by `scale`; windows, rates and
-    delays are not.
+    `iterations` to four times as many. Each has `servers` parameter servers with links of their
+    own. A switch has `memory` times as many slots as the sum of all jobs' windows. `levels=2`: half
+    of each job's workers are in either of two racks, below a spine with room for all. `jitter`: a
+    rank computes so much shorter or longer in each iteration. `early_gap`: ESA's server asks
+    switches for what it lacks once it has the sum of a fragment so far behind; 0 is half a window.
+    Bytes, compute times, gaps and the first timeouts are those of the models divided by `scale`;
+    windows, rates and delays are not.
 
     In each of `draws` runs the seed draws models, gaps, iterations, jitter and retransmission
     timers, alike for all systems. `esa` and `atp` free a slot as their designs do, when the sum has
@@ -63,7 +64,7 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
     All jobs of all draws are in jct.csv, who held the slots in pool_by_owner.png, each job's time
     in timeline.png.
     """
-    mix = Mix(jobs, workers, levels, jitter, gap, iterations, scale, window, rate, delay,
+    mix = Mix(jobs, workers, servers, levels, jitter, gap, iterations, scale, window, rate, delay,
               {"early_gap": early_gap} if early_gap else {})
     slots = mix.slots(MEMORY[memory])
     chosen = [name for name in POLICIES if systems == "all" or name in ("esa", "atp")]
@@ -88,9 +89,10 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
 class Mix:
     """The fabric, and the jobs of a draw."""
 
-    def __init__(self, jobs, workers, levels, jitter, gap, iterations, scale, window, rate, delay,
-                 constants):
+    def __init__(self, jobs, workers, servers, levels, jitter, gap, iterations, scale, window,
+                 rate, delay, constants):
         self.count, self.workers, self.levels, self.jitter = jobs, workers, levels, jitter
+        self.servers = servers
         self.gap, self.iterations, self.scale, self.window = gap, iterations, scale, window
         self.rate, self.delay, self.constants = rate, delay, constants
 
@@ -102,7 +104,7 @@ class Mix:
         fabric = ln.Fabric("shared-switches")
         racks = [fabric.add_switch(f"p0.leaf{n}") for n in range(self.levels)]
         if len(racks) > 1:
-            hosts = self.count * (self.workers + 1)
+            hosts = self.count * (self.workers + self.servers)
             spine, uplink = fabric.add_switch("p0.spine0"), ln.Rate.of(self.rate.count * hosts)
             for rack in racks:
                 fabric.add_link(rack, spine, rate=uplink, delay=self.delay)
@@ -110,9 +112,13 @@ class Mix:
             for worker in range(self.workers):
                 fabric.add_link(fabric.add_host(f"h{job}w{worker}"), racks[worker % len(racks)],
                                 rate=self.rate, delay=self.delay)
-            fabric.add_link(fabric.add_host(f"ps{job}", role="server"), racks[job % len(racks)],
-                            rate=self.rate, delay=self.delay)
+            for n, name in enumerate(self.server_names(job)):
+                fabric.add_link(fabric.add_host(name, role="server"),
+                                racks[(job + n) % len(racks)], rate=self.rate, delay=self.delay)
         return fabric.program("*", "aggregate", pool=slots * SLOT_BYTES, **program)
+
+    def server_names(self, job):
+        return [f"ps{job}"] + [f"ps{job}.{n}" for n in range(1, self.servers)]
 
     def draw(self, seed, number):
         """(model, iterations, arrival in seconds at full size) of each job; the first is at 0."""
@@ -131,7 +137,7 @@ class Mix:
             model, workers=self.workers, iterations=iterations, scale=self.scale,
             jitter=self.jitter, start=self.scaled(at), name=f"job{n}",
             hosts=[f"h{n}w{worker}" for worker in range(self.workers)],
-            **how, **({"server": f"ps{n}"} if how["allreduce"] == "ina" else {}))
+            **how, **({"servers": self.server_names(n)} if how["allreduce"] == "ina" else {}))
             for n, (model, iterations, at) in enumerate(self.draw(seed, number))]
 
     def run(self, lab, number, system, slots):

@@ -11,13 +11,14 @@ import loomnet as ln
 
 import lib as shared
 
-WINDOWS = (64, 32, 16, 8, 4)
+WINDOWS = (64, 32, 16, 12, 8, 6, 4)
 SLOTS = (8, 16, 32)
 COUNTS = (2, 4, 8, 16)  # of jobs
 # Each policy, and ESA with ATP's way to free slots.
 SYSTEMS = {"atp": {"policy": "atp", "dealloc": "ack"},
            "esa_ack": {"policy": "esa", "dealloc": "ack"},
            "esa": {"policy": "esa", "dealloc": "completion"}}
+FOUR = ("atp", "esa")  # with as many servers as workers too, at the most slots
 USUAL = 64  # the window of scarce_memory.py, which ATP's and ESA's authors do not state
 
 
@@ -30,6 +31,8 @@ def windows(lab: ln.Lab, setting: Literal["M1", "M3"] = "M1",
     worker and the slots of the switch. A window above the bandwidth-delay product fills slots that
     no more packets on their way would need, so a ratio at one window measures the window as much as
     the memory.
+
+    Each job has a parameter server; `atp4` and `esa4` have as many as workers, at 32 slots.
 
     `jct_ms.<system>.<slots>.<window>` is a mean over `draws`; `slots_per_bdp.<slots>` the slots
     over the sum of all jobs' bandwidth-delay products. `esa_over_atp.<slots>.64` is ATP's JCT over
@@ -77,6 +80,24 @@ def windows(lab: ln.Lab, setting: Literal["M1", "M3"] = "M1",
             lab.metric(f"jobs.{count}.{system}_over_atp", times["atp"] / times[system],
                        unit="ratio")
         lab.say(f"{count} jobs, {slots} slots: {draws} draws")
+    four = {system: {} for system in FOUR}
+    for window in WINDOWS:
+        mix = shared.Mix.of(setting, iterations, fragments, window, rate,
+                            servers=shared.SETTINGS[setting][0])
+        for system, found in four.items():
+            times = table[SLOTS[-1], window, f"{system}4"] = [
+                mix.jct(lab, draw, SLOTS[-1], SYSTEMS[system], {"allreduce": "ina"})
+                for draw in range(draws)]
+            found[window] = statistics.fmean(times)
+            lab.metric(f"jct_ms.{system}4.{SLOTS[-1]}.{window}", 1e3 * found[window], unit="ms")
+        lab.say(f"as many servers as workers, window {window}: {draws} draws")
+    for system, found in four.items():
+        lab.metric(f"best_window.{system}4.{SLOTS[-1]}", min(found, key=found.get),
+                   unit="fragments")
+    atp, esa = four.values()
+    lab.metric(f"esa4_over_atp4.{SLOTS[-1]}.{USUAL}", atp[USUAL] / esa[USUAL], unit="ratio")
+    lab.metric(f"esa4_over_atp4.{SLOTS[-1]}.best", min(atp.values()) / min(esa.values()),
+               unit="ratio", published=1.35)
     with (lab.directory / "jct.csv").open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["slots", "window", "system", "draw", "jct_mean_s"])

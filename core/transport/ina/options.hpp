@@ -53,7 +53,7 @@ struct InaOptions {
   // --- SwitchML --------------------------------------------------------------------------------------
   Picoseconds switchml_timeout = milliseconds(10);  // SwitchML
   std::uint32_t switchml_threshold = 100;  // timeouts until the first doubling, and the threshold's growth
-  std::uint32_t switchml_threads = 1;      // of a worker: each counts the timeouts of its own slots
+  std::uint32_t switchml_threads = 4;      // of a worker: each counts the timeouts of its own slots
   bool switchml_slices = false;            // a tensor begins with the first timeout again (the DPDK client)
 
   // By name, with ranges. A run on the wall clock has rto_min 10 ms (SwitchML) and remind_min 2 ms.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace loomnet::ina {
 namespace {
@@ -21,8 +22,10 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
       window_(options.window),
       base_(first_),
       submitted_(first_),
+      furthest_(first_ - 1),
       threads_(options.switchml_threads, {options.switchml_timeout, 0, options.switchml_threshold}),
-      ring_(std::bit_ceil(2 * std::size_t{options.window})) {
+      ring_(std::bit_ceil(2 * std::size_t{options.window})),
+      under_way_(options.window) {
   if (options.policy().has_servers()) {
     throw std::invalid_argument("InaOptions.scheme: SwitchMlWorker needs SwitchML");
   }
@@ -35,11 +38,18 @@ SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, uns
 Sequence SwitchMlWorker::submit(const Contribution& contribution) {
   if (!room()) throw std::logic_error("ina::SwitchMlWorker::submit: no room in the window");
   check(contribution, options_);
+  if (static_cast<std::size_t>(submitted_ - base_) == ring_.size()) grow();
   const Sequence n = submitted_++;
   Entry& entry = at(n);
   entry = Entry{contribution, n};
   if (n - window_ < base_ || at(n - window_).held) ready_.push(n);
   return n;
+}
+
+void SwitchMlWorker::grow() {
+  std::vector<Entry> larger(2 * ring_.size());
+  for (Sequence n = base_; n < submitted_; ++n) larger[static_cast<std::size_t>(n) & (larger.size() - 1)] = at(n);
+  ring_ = std::move(larger);
 }
 
 std::optional<Outgoing> SwitchMlWorker::pull(Picoseconds now) {
@@ -48,11 +58,12 @@ std::optional<Outgoing> SwitchMlWorker::pull(Picoseconds now) {
     Entry& entry = at(n);
     if (entry.number != n || entry.held) continue;  // its result came while it waited here
     if (options_.switchml_slices && !entry.sent && entry.contribution.first_of_tensor) {
-      threads_.assign(threads_.size(), {options_.switchml_timeout, 0, options_.switchml_threshold});
+      for (Thread& each : threads_) each.timeout = options_.switchml_timeout;
     }
     ++(entry.sent ? counters_.resend : counters_.data);
     entry.sent = true;
-    timers_.set(slot(n), now + thread_of(n).timeout);
+    under_way_[pair_of(n)] = n;
+    timers_.set(pair_of(n), now + thread_of(n).timeout);
     // The switch knows a retransmission by its bit in the slot: it is DATA again.
     Outgoing out = packet_of(entry.contribution, options_, job_.job, number_, AGGREGATE_DATA, n, now);
     out.header.index = static_cast<std::uint16_t>(n % (2 * Sequence{options_.window}));
@@ -73,7 +84,8 @@ Received SwitchMlWorker::on_packet(const aggregate_header& header, Bytes payload
   ++counters_.result;
   if (header.flags & AGGREGATE_ECN) ++counters_.ecn_result;
   entry.held = true;
-  timers_.set(slot(n), kNever);
+  timers_.set(pair_of(n), kNever);
+  furthest_ = std::max(furthest_, n);
   if (n + window_ < submitted_) ready_.push(n + window_);  // the same slot of the other set
   while (base_ < submitted_ && at(base_).held) ++base_;
   return result_of(header, payload, n);
@@ -85,7 +97,7 @@ void SwitchMlWorker::on_deadline(Picoseconds now) {
   while (timers_.next() <= now) {
     const std::uint32_t owner = timers_.front();
     timers_.set(owner, kNever);
-    Entry& entry = ring_[owner];
+    Entry& entry = at(under_way_[owner]);
     ++entry.timeouts;
     ++counters_.timeout;
     Thread& thread = thread_of(entry.number);

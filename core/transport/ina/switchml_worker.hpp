@@ -16,8 +16,11 @@ class SwitchMlWorker {
   // Throws std::invalid_argument.
   SwitchMlWorker(const InaOptions& options, const InaJob& job, unsigned number);
 
-  // As Worker::submit; two windows ahead of the oldest without a result.
-  bool room() const { return submitted_ < base_ + 2 * window_; }
+  // As Worker::submit; two windows ahead of the oldest without a result. Slots know nothing of one another: the
+  // others go on, far beyond one that waits for its timer, as in the public clients.
+  bool room() const {
+    return submitted_ < base_ + 2 * window_ || (submitted_ <= furthest_ + window_ && submitted_ < base_ + kAhead);
+  }
   Sequence submit(const Contribution& contribution);
 
   std::optional<Outgoing> pull(Picoseconds now);
@@ -47,14 +50,15 @@ class SwitchMlWorker {
     Picoseconds timeout{};
     std::uint64_t count = 0, threshold = 0;
   };
-  Thread& thread_of(Sequence n) {
-    return threads_[static_cast<std::uint64_t>(n) % static_cast<std::uint64_t>(window_) % threads_.size()];
+  static constexpr Sequence kAhead = 1 << 16;  // bounds the memory of what waits for the oldest
+  Thread& thread_of(Sequence n) { return threads_[pair_of(n) % threads_.size()]; }
+  // Of the two slots that take turns, one of either set: one fragment of a pair is under way at a time.
+  std::uint32_t pair_of(Sequence n) const {
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(n) % static_cast<std::uint64_t>(window_));
   }
-  std::uint32_t slot(Sequence n) const {
-    return static_cast<std::uint32_t>(static_cast<std::size_t>(n) & (ring_.size() - 1));
-  }
-  Entry& at(Sequence n) { return ring_[slot(n)]; }
-  const Entry& at(Sequence n) const { return ring_[slot(n)]; }
+  Entry& at(Sequence n) { return ring_[static_cast<std::size_t>(n) & (ring_.size() - 1)]; }
+  const Entry& at(Sequence n) const { return ring_[static_cast<std::size_t>(n) & (ring_.size() - 1)]; }
+  void grow();
 
   const InaOptions options_;
   const InaJob job_;
@@ -62,10 +66,12 @@ class SwitchMlWorker {
   const Sequence first_;
   const std::int64_t window_;
   Sequence base_, submitted_;
+  Sequence furthest_;  // the latest with a result
   std::vector<Thread> threads_;
   std::vector<Entry> ring_;
   Ring<Sequence> ready_;
-  TimerHeap timers_;  // by place in ring_
+  std::vector<Sequence> under_way_;  // by pair of slots, the fragment sent last
+  TimerHeap timers_;                 // by pair of slots
   WorkerCounters counters_;
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace loomnet::ina {
 namespace {
@@ -110,7 +111,9 @@ void Worker::on_deadline(Picoseconds now) {
     Entry& entry = ring_[timers_.front()];
     ++counters_.timeout;
     ++entry.timeouts;
-    entry.rto = std::min(entry.rto * 2, first_timeout(entry) * options_.rto_cap);
+    if (!std::exchange(entry.overtaken, false)) {
+      entry.rto = std::min(entry.rto * 2, first_timeout(entry) * options_.rto_cap);
+    }
     send_again(entry, false);
   }
 }
@@ -181,6 +184,7 @@ void Worker::fill_gaps(Sequence overtaking, Picoseconds now) {
       ++counters_.gap_resend;
       send_again(at(z), false);
     } else if (options_.policy().repairs == AGGREGATE_REPAIRS_LOST && srtt_.count > 0) {
+      at(z).overtaken = true;
       timers_.at_latest(slot(z), now + srtt_ * patience_);
     }
   }

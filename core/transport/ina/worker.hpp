@@ -63,6 +63,7 @@ class Worker {
     bool sent_again = false;
     bool queued = false;          // in again_
     bool by_nak = false;          // the queued retransmission is a NAK's
+    bool overtaken = false;       // its timer is that of a gap
   };
   Entry& at(Sequence n) { return ring_[static_cast<std::size_t>(n) & (ring_.size() - 1)]; }
   const Entry& at(Sequence n) const { return ring_[static_cast<std::size_t>(n) & (ring_.size() - 1)]; }

@@ -14,6 +14,9 @@ PROGRAM = "aggregate"
 WINDOW, MOST_WINDOW = 256, 32768  # fragments of a worker under way at once (SwitchML's packets)
 # float32 as int32: by block exponents (SwitchML), or times 10^6 (ATP)
 QUANTS = ("block_exp", "fixed")
+# Windows that SwitchML's worker goes on behind a fragment that is missing: MOST_SUM_SLOTS requests
+# of a quarter each. Other workers have results in order.
+OWN_REACH, REACH = 16, 2
 MOST_SUM_SLOTS = 64  # core/collective: requests of sums under way at once
 SUM_STAGING = 32 << 20  # bytes of a rank's memory for them, where two windows need no more
 FIXED_SCALE = 10**6  # the factor of "fixed" (ATP)

@@ -27,7 +27,9 @@ from loomnet.systems.ina.pool import (
     FIXED_SCALE,
     MOST_SUM_SLOTS,
     MOST_WINDOW,
+    OWN_REACH,
     QUANTS,
+    REACH,
     SUM_STAGING,
     WINDOW,
     Policy,
@@ -117,13 +119,14 @@ class Sums(RunPart):
         each_window = shares[0].window
         window = each_window * len(shares)
         request = self._request(shares)
-        # Requests complete in order. SwitchML's worker goes on to two windows behind a fragment
+        # Requests complete in order. SwitchML's worker goes on far behind a fragment
         # that is missing, and a small tensor has two requests: as many as their memory allows, but
         # always two windows, the request whose exponents are ahead, and two in preparation.
         each = 2 * request * (4 * self.pool.values + 1)
         slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
         return {"sum_slots": slots, "sum_values": self.pool.values,
                 "sum_window": each_window, "sum_servers": len(shares),
+                "sum_reach": REACH if self.finished_by_servers else OWN_REACH,
                 "sum_scale": 0 if self.exponents else FIXED_SCALE,
                 "sum_floats": int(number in self._with_floats)}
 

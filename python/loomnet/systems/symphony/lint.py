@@ -65,8 +65,8 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], read: Reading, plan: 
         yield from _by_sequence(asked, carrier, numbered, program["step"], reads)
     needed = carrier.needed_for_marks(own)
     if needed is not None and identity != "none":
-        yield (f'program "{PROGRAM}": hosts of {model} have no congestion control here, so marks '
-               f"slow none of them; give {needed}")
+        yield (f'program "{PROGRAM}": hosts of {model} have no congestion control here that reads '
+               f"marks, so marks slow none of them; give {needed}")
 
 
 def _short_distance(program: Mapping[str, Any], identity: str) -> Iterator[str]:
