@@ -132,7 +132,7 @@ def check_loss(lab, found):
         lossless, lossy = (statistics.fmean(found[system, "all", share]) for share in (0, 0.001))
         lab.check(f"LOSS-3-{system}", lossy / lossless, le=1.1)
     # Without it, ESA's repair is what LOSS-1 would miss.
-    lab.check("LOSS-1-placebo", ratio("esa_no_repair", "atp", "all", 0.01), ge=1.5)
+    lab.check("LOSS-1-ablation", ratio("esa_no_repair", "atp", "all", 0.01), ge=1.5)
 
 
 def check_scarce(lab, size, repeat, rate, delay, draws):

@@ -103,7 +103,7 @@ def test_loss(tmp_path):
     found, names = figures(report), {check.name for check in report.checks}
     # Bars of ten seeds and ten iterations are noise in one of two.
     assert {name.partition("-")[0] for name in failed(report)} <= {"LOSS"}
-    assert {"LOSS-1-all-0.1", "LOSS-1-server-1", "LOSS-1-placebo", "LOSS-2-switchml", "LOSS-3-esa",
+    assert {"LOSS-1-all-0.1", "LOSS-1-server-1", "LOSS-1-ablation", "LOSS-2-switchml", "LOSS-3-esa",
             "PLANES-1-two", "PLANES-1-esa"} <= names
     for system in ("ring_mrc", "switchml", "atp", "esa"):
         assert found[f"ms.{system}.all.1"] > found[f"ms.{system}.all.0"] > 0

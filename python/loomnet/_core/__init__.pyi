@@ -978,7 +978,7 @@ class CollectiveTraffic:
         renew_every: int = 0,
     ) -> None:
         """
-        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers, sum_reach} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
         """
 
     def failures(self) -> list[tuple[int, int, str]]:
@@ -1043,7 +1043,7 @@ class ExecutorSums(BucketSums):
         payload: bool = False,
     ) -> None:
         """
-        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
+        sums: {sum_slots, sum_values, sum_window, sum_scale, sum_floats, sum_servers, sum_reach} as RankBridge takes them: switches sum, and every rank has a queue pair for each server (set_sum_pair, in their order).
         """
 
     def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
@@ -1379,6 +1379,7 @@ class RankBridge:
         sum_scale: int = 0,
         sum_floats: int = 0,
         sum_servers: int = 1,
+        sum_reach: int = 2,
         queue_pairs: int = 1,
     ) -> None:
         """

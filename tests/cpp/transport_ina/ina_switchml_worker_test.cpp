@@ -54,6 +54,24 @@ TEST(InaSwitchMlWorker, AResultReleasesTheSameSlotOfTheOtherSet) {
   EXPECT_EQ(counted(s.worker.counters())["drop_sequence"], 1u);
 }
 
+// Slots know nothing of one another: while slot 0 waits, fragments go through the three others without end.
+TEST(InaSwitchMlWorker, OtherSlotsGoOnBesideOneThatWaits) {
+  Script s;
+  s.submit(8);
+  EXPECT_EQ(s.sent(), (Sent{0, 1, 2, 3}));
+  for (Sequence n = 0; n < 400; n += 4) {
+    for (Sequence each = n + 1; each < n + 4; ++each) EXPECT_TRUE(s.result(each));
+    while (s.worker.room()) s.submit();
+    EXPECT_EQ(s.sent(), (Sent{n + 5, n + 6, n + 7}));
+  }
+  EXPECT_EQ(s.worker.base(), 0);
+  for (Sequence n = 0; n < 400; n += 4) {
+    EXPECT_TRUE(s.result(n));
+    EXPECT_EQ(s.sent(), (Sent{n + 4}));
+  }
+  EXPECT_EQ(s.worker.base(), 400);
+}
+
 // A tensor of 6 packets with W 4: the next one starts at set 1, slot 2.
 TEST(InaSwitchMlWorker, TensorsFollowOneAnotherThroughTheSlots) {
   Script s;
@@ -111,6 +129,7 @@ TEST(InaSwitchMlWorker, ATensorBeginsWithTheFirstTimeoutWhereClientsDo) {
   for (const bool slices : {false, true}) {
     InaOptions o = small(AGGREGATE_SWITCHML);
     o.switchml_threshold = 1;
+    o.switchml_threads = 1;
     o.switchml_slices = slices;
     Script s(o);
     s.submit();

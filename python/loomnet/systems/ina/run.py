@@ -262,7 +262,8 @@ class Sums(RunPart):
         return self.staging(asked.number)
 
     def bind_ranks(self, engine: PartEngine, asked: JobRequest, bridges: Sequence[Any]) -> None:
-        self._bridges[asked.number] = list(bridges)
+        if not self.exponents:
+            self._bridges[asked.number] = list(bridges)
         for bridge, numbers in zip(bridges, self._connected(engine, asked), strict=True):
             for number in numbers:
                 bridge.bind_sum(number)
@@ -385,8 +386,9 @@ class Sums(RunPart):
     def figures(self, asked: JobRequest, data: RunData) -> Iterator[OwnFigure]:
         """Mean and most slots that the job held in each switch, where a run kept them; of real
         ranks with a fixed scale, the blocks that it could not hold."""
-        if self._bridges.get(asked.number) and not self.exponents:
+        if asked.number in self._bridges:
             beyond, floats = self._beyond(asked)
+            del self._bridges[asked.number]  # they hold the ranks' memory
             yield "blocks_saturated", beyond, "blocks", None
             yield "blocks_as_floats", floats, "blocks", None
         pools, name = data.pools, asked.name or ONLY_JOB
