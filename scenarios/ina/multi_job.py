@@ -132,12 +132,18 @@ class Mix:
         return [(model, round(self.iterations * 4 ** rng.random()), at)
                 for model, at in zip(models, arrivals, strict=True)]
 
-    def jobs(self, seed, number, how):
+    def jobs(self, seed, number, how, several=True):
+        def placed(job):
+            if how["allreduce"] != "ina":
+                return {}
+            names = self.server_names(job)
+            return {"servers": names} if several else {"server": names[0]}
+
         return [ln.ModelJob(
             model, workers=self.workers, iterations=iterations, scale=self.scale,
             jitter=self.jitter, start=self.scaled(at), name=f"job{n}",
             hosts=[f"h{n}w{worker}" for worker in range(self.workers)],
-            **how, **({"servers": self.server_names(n)} if how["allreduce"] == "ina" else {}))
+            **how, **placed(n))
             for n, (model, iterations, at) in enumerate(self.draw(seed, number))]
 
     def run(self, lab, number, system, slots):
@@ -153,7 +159,8 @@ class Mix:
                 "switchml_timeout": self.scaled(SWITCHML_TIMEOUT.seconds).count}}
         if number == 0 and system in TITLES:
             options["pools"] = self.scaled(LOOK.seconds)
-        jobs = self.jobs(lab.seed, number, how)
+        # SwitchML has no servers: one place for the root of its tree.
+        jobs = self.jobs(lab.seed, number, how, several=system != "switchml")
         seed = lab.seed + 1000 * number
         if number == 0 and system == "esa":
             r = lab.run(fabric, jobs, label=system, seed=seed, **options)

@@ -4,7 +4,8 @@ servers are told."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,8 +77,9 @@ class Sums(RunPart):
         # By a share's group: its workers' queue pairs and then its server's.
         self._summing: dict[int, list[tuple[int, int]]] = {}
         self._bridges: dict[int, list[Any]] = {}  # of a job's real ranks
-        self._engine: PartEngine | None = None
-        self._clock: PartClock | None = None
+        # Weak, since both have this part: a circle would keep the ranks' memory after the run.
+        self._engine: Callable[[], PartEngine | None] = lambda: None
+        self._clock: Callable[[], PartClock | None] = lambda: None
         window = options.get("window", WINDOW)
         if type(window) is not int or not 1 <= window <= MOST_WINDOW:
             raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
@@ -343,20 +345,21 @@ class Sums(RunPart):
     def _missing(self, share: SumShare) -> list[int]:
         """Numbers of the workers whose parts the oldest fragment that is not whole lacks, as the
         parameter server knows, or else the slots of the switches of a tree."""
-        if self._engine is None or self._clock is None or self.pool is None:
+        engine, clock = self._engine(), self._clock()
+        if engine is None or clock is None or self.pool is None:
             return []
         everyone = (1 << len(share.workers)) - 1
         lacks = 0
         if self.finished_by_servers:
             node, qp = self._summing[share.group][-1]
-            state = self._engine.network.transport_state(node, qp, transport=NAME)
+            state = engine.network.transport_state(node, qp, transport=NAME)
             lacks = int(state["lacks_0_31"]) | int(state["lacks_32_63"]) << 32
         switches = {each.number: each for each in self.plan.switches}
         for tree in share.trees if not lacks else ():
             parts: dict[int, int] = {}  # of each fragment that is not whole, whose have come
             for node in tree.holders:
-                columns = self._clock.switch_columns(switches[node],
-                                                     ("state", "job", "sequence", "workers"))
+                columns = clock.switch_columns(switches[node],
+                                               ("state", "job", "sequence", "workers"))
                 for state, job, sequence, workers in zip(*(column.tolist() for column in columns),
                                                          strict=True):
                     if state == SUMMING and job == share.group + 1:
@@ -370,7 +373,7 @@ class Sums(RunPart):
         return None if self._watched is None else ("pools", self._watched)
 
     def watch(self, clock: PartClock) -> PoolWatch | None:
-        self._clock = clock
+        self._clock = weakref.ref(clock)
         if self._watched is None or self.pool is None:
             return None
         held = self.pool.slots
@@ -418,7 +421,7 @@ class Sums(RunPart):
     def _connected(self, engine: PartEngine, asked: JobRequest) -> list[list[int]]:
         """Connects a job's parameter servers and the queue pairs of each rank by which switches sum
         for it; returns the numbers, by rank and server."""
-        network, self._engine = engine.network, engine
+        network, self._engine = engine.network, weakref.ref(engine)
         numbers: list[list[int]] = [[] for _ in asked.placement]
         for share in self.jobs[asked.number]:
             server = engine.node(share.server)
