@@ -139,6 +139,15 @@ def test_a_job_that_names_no_server_takes_none_that_another_has_named(tmp_path, 
             == run({"server": left}).data.totals[f"nic {left}"])
 
 
+def test_servers_that_another_job_has_named_are_taken_where_too_few_are_left(tmp_path):
+    jobs = [summing("10 kB", name=name, hosts=hosts, ranks=None, **how)
+            for name, hosts, how in (("a", ["h0", "h1"], {"server": "ps0"}),
+                                     ("b", ["h2", "h3"], {"servers": 2}))]
+    r = go(tmp_path, star(servers=2), jobs)
+    assert r["a.errors"] == r["b.errors"] == 0
+    assert all(r.data.totals[f"nic ps{n}"]["ina.full"] for n in (0, 1))
+
+
 @pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])
 @pytest.mark.parametrize("planes", [1, 2])
 def test_a_worker_below_another_leaf_is_named_alone(tmp_path, policy, planes):

@@ -52,12 +52,12 @@ class SumShare:
 
 def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, tuple[int, ...]]:
     """Host numbers of each job's parameter servers, by the job's number. Jobs that name none take
-    the hosts of role server in turn: those that no job names, where there are some. Raises
+    the hosts of role server in turn: those that no job names, where there are enough. Raises
     UsageError for a host that is not there."""
     asked = list(asked)
     own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
     named = {fabric.host_number(name) for each in asked for name in _named(each)}
-    own = [i for i in own if i not in named] or own
+    unnamed = [i for i in own if i not in named]
     found: dict[int, tuple[int, ...]] = {}
     turn = 0
     for each in asked:
@@ -70,12 +70,13 @@ def servers(fabric: Any, asked: Iterable[JobRequest]) -> dict[int, tuple[int, ..
         if names is not None:
             found[each.number] = tuple(_number(fabric, f"{kind}.{field}", name) for name in names)
             continue
-        hosts = own or list(dict.fromkeys(each.placement))
+        free = unnamed if wanted <= len(unnamed) else own
+        hosts = free or list(dict.fromkeys(each.placement))
         if wanted > len(hosts):
             whose = "hosts of role server" if own else "hosts with a rank"
             raise UsageError(f"{kind}.servers={wanted}: there are {len(hosts)} {whose}; add some, "
                              "or name hosts")
-        first = turn if own else 0
+        first = turn if free else 0
         found[each.number] = tuple(hosts[(first + i) % len(hosts)] for i in range(wanted))
         turn += wanted
     return found
