@@ -23,6 +23,18 @@ def repair_of_nothing(trial: Trial) -> Found:
     return differences(trial.facts, facts(trial.run(trial.world.with_options(ina=own))))
 
 
+@relation(Wants(kinds=jobs.SUMS, faults=()))
+def threads_of_no_timeout(trial: Trial) -> Found:
+    """Where no timer of SwitchML's ends, it does not matter how many threads count them."""
+    if not any(call.get("policy") == "switchml" for call in trial.world.fabric):
+        raise Unfit("no SwitchML")
+    if trial.finished().counted("ina.timeout"):
+        raise Unfit("some timers ended")
+    own = {**trial.world.options.get("ina", {}), "switchml_threads": trial.draw.randint(1, 64),
+           "switchml_slices": trial.draw.random() < 0.5}
+    return differences(trial.facts, facts(trial.run(trial.world.with_options(ina=own))))
+
+
 @relation(Wants(kinds=jobs.SUMS, faults=MENDED))
 def one_server_of_several(trial: Trial) -> Found:
     """A job with one parameter server, by number, is the job that says nothing of servers."""
