@@ -43,7 +43,7 @@ class Collective(Job):
         return placed
 
     def describe(self) -> str:
-        return f"{self.repeat} x {type(self).__name__} of {self.size} {self.carried_by}"
+        return f"{self.repeat} x {type(self).__name__} of {self.size} {self._carried_by}"
 
 
 class RingCollective(Collective):

@@ -220,7 +220,7 @@ class Job(Spec):
         return self.stall_timeout
 
     @property
-    def carried_by(self) -> str:
+    def _carried_by(self) -> str:
         """As describe() says it."""
         return f"over {self.transport}" if self.allreduce == RING else "summed by switches"
 

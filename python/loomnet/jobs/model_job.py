@@ -204,7 +204,7 @@ class ModelJob(Job):
         of = self.model or "a model"
         return (f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
                 f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) "
-                f"{self.carried_by}")
+                f"{self._carried_by}")
 
 
 def _values(stated: int, scale: Fraction) -> int:
