@@ -192,7 +192,7 @@ LN_INLINE void ln_count(ln_u64* row, ln_u32 counter) { row[counter] += 1; }
   X(DROP_NO_TABLES, "drop_no_tables")             /* no batch was published yet */                \
   X(DROP_UNKNOWN_INGRESS, "drop_unknown_ingress") /* XDP: interface has no port number */         \
   X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */             \
-  X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface at the port chosen */      \
+  X(DROP_NO_DEVICE, "drop_no_device")             /* no link at the port that was chosen */       \
   X(DROP_NO_GROUP, "drop_no_group")               /* replicate to a group the batch has not */    \
   X(DROP_SOURCE_MAC, "drop_source_mac")           /* the program changed it */                    \
   X(DROP_BAD_VERDICT, "drop_bad_verdict")         /* no such action, or a longer frame */         \
@@ -232,14 +232,18 @@ LN_INLINE struct ln_verdict ln_verdict_of(ln_u32 action, ln_u32 value) {
   verdict.value = (ln_u16)value;
   return verdict;
 }
-LN_INLINE struct ln_verdict ln_forward(ln_u32 port) { return ln_verdict_of(LN_FORWARD, port); }
+/* A number that a verdict cannot hold stays one that no port and no group has. */
+LN_INLINE ln_u32 ln_number_(ln_u32 number) { return number < 0xffff ? number : 0xffff; }
+LN_INLINE struct ln_verdict ln_forward(ln_u32 port) {
+  return ln_verdict_of(LN_FORWARD, ln_number_(port));
+}
 /* Counts the reason, which is a counter of the program's own. */
 LN_INLINE struct ln_verdict ln_drop(ln_u64* counters, ln_u32 reason) {
   ln_count(counters, reason);
   return ln_verdict_of(LN_DROP, reason);
 }
 LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) {
-  return ln_verdict_of(LN_REPLICATE, group);
+  return ln_verdict_of(LN_REPLICATE, ln_number_(group));
 }
 LN_INLINE struct ln_verdict ln_reply(void) { return ln_verdict_of(LN_REPLY, 0); }
 LN_INLINE struct ln_verdict ln_pass(void) { return ln_verdict_of(LN_PASS, 0); }

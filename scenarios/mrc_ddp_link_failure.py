@@ -6,8 +6,13 @@ from typing import Literal
 
 import loomnet as ln
 from loomnet.results.plots import iteration_figure, save
+from loomnet.results.speed_plots import speed_figure
 
 EXPECTED = {"nic_link_down": 0.75, "leaf_spine_down": 1.0, "silent_loss": 1.0, "spine_down": 1.0}
+
+NAMES = {"mrc": "MRC", "roce": "RoCE", "gloo": "TCP\n(Gloo)"}
+WORDS = {"nic_link_down": "a NIC's link\ndies", "leaf_spine_down": "a leaf–spine\nlink dies",
+         "silent_loss": "a link loses\n20 % of packets", "spine_down": "a spine switch\ndies"}
 
 
 @ln.scenario
@@ -60,6 +65,11 @@ def mrc_ddp_link_failure(
             lab.check(f"{name}-parameters-equal", result.unequal_hashes, eq=0)
     check_loss_curves(lab, results)
     save(iteration_figure(results), lab.directory / "iteration_time")
+    if any(result.data.iterations for result in results.values()):
+        save(speed_figure({NAMES[name]: result for name, result in results.items()}, faults=WORDS,
+                          title="Training speed of four PyTorch processes while parts of their "
+                          "network fail (100 % = without faults)"),
+             lab.directory / "training_speed")
 
 
 def check_mrc(lab, result, planes):

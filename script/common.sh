@@ -19,6 +19,15 @@ as_owner() {
     env -u SUDO_UID -u SUDO_GID -u SUDO_USER -u SUDO_COMMAND HOME="$home" "$@"
 }
 
+# Runs a build by `pip -v` with its output in a log, and `say`s how far it is (python/loomnet_build.py).
+logged_build() {
+  local log=$1 line
+  shift
+  LOOMNET_BUILD_PROGRESS=stdout "$@" 2>&1 | as_owner tee "$log" | while IFS= read -r line; do
+    if [[ $line =~ ^' '*'loomnet: '(.*) ]]; then say "${BASH_REMATCH[1]}"; fi
+  done
+}
+
 # Reads the lines that a command prints into the array of this name. A process substitution would hide
 # that the command failed, and leave the lines that it had printed until then.
 lines_of() {

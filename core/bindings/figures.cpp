@@ -16,16 +16,26 @@ namespace {
 
 using Columns = py::typing::Dict<py::str, py::array_t<std::uint64_t>>;
 Columns link_counters(Network& network) {
-  const std::size_t n = 2 * network.links();
+  const auto half = [&](std::size_t i) -> HalfLink& { return network.half(static_cast<LinkId>(i / 2), i % 2 == 0); };
+  std::vector<std::uint64_t> used;
+  std::set<std::string_view> reasons;  // of all disciplines that ports have
+  std::set<const std::string_view*> disciplines;
+  for (std::size_t i = 0; i < 2 * network.links(); ++i) {
+    const LinkCounters& counters = half(i).counters();
+    if (counters.used()) used.push_back(i);
+    if (disciplines.insert(counters.queue_drop_names.data()).second) {
+      counters.each_drop([&](std::string_view name, std::uint64_t) { reasons.insert(name); });
+    }
+  }
+  const std::size_t n = used.size();
   const auto column = [&](auto read) {
     py::array_t<std::uint64_t> values(n);
     auto* out = values.mutable_data();
-    for (std::size_t i = 0; i < n; ++i) {
-      out[i] = read(network.half(static_cast<LinkId>(i / 2), i % 2 == 0).counters());
-    }
+    for (std::size_t i = 0; i < n; ++i) out[i] = read(half(used[i]).counters());
     return values;
   };
   Columns out;
+  out["half"] = py::array_t<std::uint64_t>(n, used.data());
   out["packets"] = column([](const LinkCounters& c) { return c.packets; });
   out["bytes"] = column([](const LinkCounters& c) { return c.bytes; });
   out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
@@ -36,12 +46,6 @@ Columns link_counters(Network& network) {
   out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });
   out["pfc_paused_ps"] =
       column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
-  std::set<std::string_view> reasons;  // of all disciplines that ports have
-  for (std::size_t i = 0; i < n; ++i) {
-    network.half(static_cast<LinkId>(i / 2), i % 2 == 0)
-        .counters()
-        .each_drop([&](std::string_view name, std::uint64_t) { reasons.insert(name); });
-  }
   for (const std::string_view reason : reasons) {
     const std::string name = "drop_" + std::string(reason);
     out[name.c_str()] = column([&](const LinkCounters& c) { return c.drops(reason); });
@@ -95,21 +99,27 @@ Counts panel_counters_of(Network& network, NodeId node) {
   return counts_of(sum);
 }
 
+// Those that are not zero: names are made for these alone.
 Counts nic_counters(Network& network, NodeId host) {
   Nic& nic = network.nic(host);
   Counts out;
   const NicCounters& c = nic.counters();
-  out["kernel_queue_full"] = c.kernel_queue_full;
-  out["kernel_absent"] = c.kernel_absent;
-  out["events_unlogged"] = c.events_unlogged;
-  out["transport_absent"] = c.transport_absent;
-  out["port_down"] = c.port_down;
-  out["placement_refused"] = c.placement_refused;
-  out["foreign_key_refused"] = c.foreign_key_refused;
+  const auto own = [&](const char* name, std::uint64_t value) {
+    if (value) out[name] = value;
+  };
+  own("kernel_queue_full", c.kernel_queue_full);
+  own("kernel_absent", c.kernel_absent);
+  own("events_unlogged", c.events_unlogged);
+  own("transport_absent", c.transport_absent);
+  own("port_down", c.port_down);
+  own("placement_refused", c.placement_refused);
+  own("foreign_key_refused", c.foreign_key_refused);
   const auto add = [&](const Transport& transport, const std::string& owner) {
     std::vector<TransportCounter> counters;
     transport.counters(counters);
-    for (const auto& t : counters) out[py::str(owner + std::string(t.name))] = t.value;
+    for (const auto& t : counters) {
+      if (t.value) out[py::str(owner + std::string(t.name))] = t.value;
+    }
   };
   const bool several = nic.transports().size() > 1;
   for (const auto& transport : nic.transports()) {
@@ -163,6 +173,15 @@ Events transport_events(Network& network, NodeId host) {
   return out;
 }
 
+using Timeouts = Rows<py::int_, py::int_, py::int_>;
+Timeouts transport_timeouts(Network& network, NodeId host) {
+  Timeouts out;
+  for (const TransportEvent& e : network.nic(host).events()) {
+    if (e.kind == EventKind::rto) out.append(py::make_tuple(e.at.count, e.qp, e.waited.count));
+  }
+  return out;
+}
+
 }  // namespace
 
 Counts counters_dict(const RunCounters& c) {
@@ -170,6 +189,7 @@ Counts counters_dict(const RunCounters& c) {
   out["lost"] = c.lost;
   out["retransmitted"] = c.retransmitted;
   out["readmitted"] = c.readmitted;
+  out["timeouts"] = c.timeouts;
   out["payload"] = c.payload;
   out["working"] = c.working;
   out["finished"] = c.finished;
@@ -199,7 +219,7 @@ std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std:
 }
 
 std::vector<std::uint64_t> carried_bytes(Network& network, const std::vector<std::uint32_t>& halves) {
-  return of_halves(network, halves, [](HalfLink& half) { return half.counters().bytes; });
+  return of_halves(network, halves, [&](HalfLink& half) { return half.carried_bytes(network.now()); });
 }
 
 void bind_figures(py::class_<Network>& network) {
@@ -211,7 +231,8 @@ void bind_figures(py::class_<Network>& network) {
            py::arg("hosts"), py::arg("job") = py::none(),
            "Sums over these hosts' NICs. With `job`, payload, working and finished are that job's alone.")
       .def("link_counters", &link_counters,
-           "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
+           "The directions of links that have counted something, by column: `half` (2 * link and, for the way back, "
+           "2 * link + 1), and each counter.")
       .def("switch_counters", &switch_counters, py::arg("node"))
       .def("panel_counters", &panel_counters_of, py::arg("node"))
       .def("nic_counters", &nic_counters, py::arg("host"))
@@ -239,7 +260,10 @@ void bind_figures(py::class_<Network>& network) {
           },
           py::arg("host"), "[(client, job, role)] of the host's NIC: role is rank, collective, flows or graph.")
       .def("transport_events", &transport_events, py::arg("host"),
-           "[(at_ps, name, queue pair, value)] in order of time.");
+           "[(at_ps, name, queue pair, value)] in order of time.")
+      .def("transport_timeouts", &transport_timeouts, py::arg("host"),
+           "[(at_ps, queue pair, waited_ps)] of the retransmission timeouts that ran out, in order of time; "
+           "waited_ps: for how long the sender had waited for an acknowledgement.");
 }
 
 }  // namespace loomnet

@@ -9,6 +9,8 @@
 #include "live/budget_probe.hpp"
 #include "live/host_routes.hpp"
 #include "live/live_run.hpp"
+#include "live/xdp_link.hpp"
+#include "live/xdp_program.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "traffic/graph_traffic.hpp"
@@ -111,7 +113,7 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   return out;
 }
 
-const std::vector<CollectiveTraffic::Iteration>& iterations_of(const CollectiveTraffic& t) { return t.iterations(0); }
+const std::vector<CollectiveTraffic::Iteration>& iterations_of(const CollectiveTraffic& t) { return t.iterations(); }
 const std::vector<ModelTraffic::Iteration>& iterations_of(const ModelTraffic& t) { return t.iterations(0); }
 const std::vector<FlowTraffic::Round>& iterations_of(const FlowTraffic& t) { return t.rounds(); }
 
@@ -134,6 +136,24 @@ std::tuple<Spans, bool> traffic_state(LiveRun& run, const Traffic& traffic, std:
 
 void bind_live(py::module_& m) {
   using Release = py::gil_scoped_release;
+  m.def(
+      "try_switch_program",
+      [](const std::string& name) -> std::string {
+        const ProgramKind& kind = program_kind(name);
+        const ProgramSettings settings = checked_settings(kind, 1, 0, {});
+        Release release;
+        const BpfLog log;
+        try {
+          XdpReports reports;
+          XdpProgram(kind, settings, reports);
+          return "";
+        } catch (const LiveError&) {
+          return log.last();
+        }
+      },
+      py::arg("name"),
+      "Loads a switch program into the kernel and takes it out again. Returns the end of libbpf's log, nothing where "
+      "the kernel took the program. ValueError for an object that holds what a switch program may not.");
   m.def(
       "probe_budget",
       [](std::int64_t bound) {
@@ -393,6 +413,9 @@ void bind_live(py::module_& m) {
           },
           py::arg("node"), py::arg("port"), py::arg("frame"),
           "Puts raw bytes into a port, as a faulty device would.")
+      .def(
+          "program_fault", [](LiveRun& r) { return r.loop().program_fault(); },
+          "What a switch program of a C file has done wrong, as ProgramFault says it; nothing: none has.")
       .def(
           "switch_counters",
           [](LiveRun& r, NodeId node) {

@@ -81,9 +81,9 @@ void bind_model_traffic(py::module_& m) {
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.rank, f.at.count, f.message));
         return out;
       }, "[(rank, at_ps, message)] of the ranks that got no sum, in the order of time.")
-      .def("iterations", [](const ModelTraffic& t, JobRank rank, std::size_t since) {
-        return spans_array(spans_from(t.iterations(rank), since));
-      }, py::arg("rank"), py::arg("since") = 0, kSpansDoc)
+      .def("iterations", [](const ModelTraffic& t, std::size_t since) {
+        return spans_array(spans_from(t.iterations(0), since));
+      }, py::arg("since") = 0, kSpansDoc)
       .def("computed", [](const ModelTraffic& t, JobRank rank) {
         std::vector<std::int64_t> out;
         for (const Picoseconds each : t.computed(rank)) out.push_back(each.count);

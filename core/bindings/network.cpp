@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "bindings/bindings.hpp"
 #include "bindings/transports.hpp"
 #include "engine/pause_cycle.hpp"
 #include "link/queue_disciplines.hpp"
-#include "transport/mrc/dscp.hpp"
+#include "switch/loaded/guarded_call.hpp"
+#include "transport/congestion.hpp"
+#include "transport/factory.hpp"
 
 namespace py = pybind11;
 
@@ -17,12 +20,25 @@ namespace loomnet {
 namespace {
 
 // Network::run_until with a look at Ctrl-C every 50 ms or so of wall time: how many events fit in
-// between follows from how many did, since a busy machine or a large fabric makes them dear.
+// between follows from how many did, since a busy machine or a large fabric makes them dear. Slow calls of a user's switch
+// program end it early, after a second or so: the caller looks at the time, too.
 bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kLook = std::chrono::milliseconds(50);
   static constexpr std::uint64_t kLeast = 1 << 10, kMost = 1 << 20;
   EventQueue& events = network.events();
+  bool slow = false;
+  struct Told {
+    EventQueue* events;
+    bool* slow;
+  } told{&events, &slow};
+  const SlowCalls slow_calls(
+      [](void* context) {
+        const Told& found = *static_cast<Told*>(context);
+        *found.slow = true;
+        found.events->run_no_more();
+      },
+      &told);
   for (std::uint64_t slice = 1 << 14;;) {
     const std::uint64_t part = std::min(slice, most), before = events.processed();
     bool ended = false;
@@ -37,7 +53,7 @@ bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
     raise_plugin_fault();
     if (ended) return true;
     most -= std::min(most, events.processed() - before);
-    if (events.stopped() || most == 0) return false;
+    if (events.stopped() || most == 0 || slow) return false;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
 }
@@ -80,6 +96,61 @@ GroupMember group_member(const GroupRow& row) {
   return {group, members, member.value_or(GroupMember::kServer), window, trees};
 }
 
+template <typename T>
+using Numbers = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+// A row at a time, in order; ValueError for a limit that is none and for a sender that obeys none.
+void set_senders(Network& network, const Numbers<std::int64_t>& rows, const std::optional<Numbers<double>>& cwnd,
+                const std::optional<Numbers<double>>& pacing) {
+  if (rows.size() && (rows.ndim() != 2 || rows.shape(1) != 3)) {
+    throw py::value_error("set_limits: rows of three numbers");
+  }
+  const py::ssize_t count = rows.size() / 3;
+  for (const auto* each : {&cwnd, &pacing}) {
+    if (*each && (**each).size() != count) throw py::value_error("set_limits: a limit for each row");
+  }
+  for (py::ssize_t i = 0; i < count; ++i) {
+    const std::int64_t* row = rows.data() + 3 * i;
+    LimitsSet set;
+    if (cwnd && std::isfinite(cwnd->data()[i])) {
+      if (!(cwnd->data()[i] >= 0 && cwnd->data()[i] < 9e15)) {
+        throw py::value_error("set_limits: a window of 0 to 9e15 bytes");
+      }
+      set.cwnd = static_cast<std::uint64_t>(cwnd->data()[i]);
+    }
+    if (pacing && std::isfinite(pacing->data()[i])) {
+      const double rate = pacing->data()[i];
+      if (rate != 0 && !(rate >= kLeastPacing && rate < kPacingBound)) {
+        throw py::value_error("set_limits: a rate of 1 bit/s to 9.2e18, or 0: not paced");
+      }
+      set.pacing_rate = pacing->data()[i];
+    }
+    network.nic(static_cast<NodeId>(row[0]))
+        .set_limits(static_cast<QpNumber>(row[1]), static_cast<std::size_t>(row[2]), set, network.now());
+  }
+  raise_plugin_fault();
+}
+
+void connect_many(Network& network, const Numbers<std::int64_t>& rows, const Numbers<std::uint64_t>& streams,
+                  const Numbers<std::int64_t>& kinds, const std::vector<LinkConfig>& configs) {
+  const py::ssize_t count = streams.size();
+  if (rows.ndim() != 2 || rows.shape(0) != count || rows.shape(1) != 4 || streams.ndim() != 1 || kinds.ndim() != 2 ||
+      kinds.shape(0) != count || kinds.shape(1) != 2) {
+    throw std::invalid_argument("connect_many: rows of four numbers, and a stream and two kinds for each");
+  }
+  std::vector<std::shared_ptr<const LinkConfig>> shared;
+  for (const LinkConfig& each : configs) shared.push_back(std::make_shared<const LinkConfig>(each));
+  const auto row = rows.unchecked<2>();
+  const auto stream = streams.unchecked<1>();
+  const auto kind = kinds.unchecked<2>();
+  for (py::ssize_t i = 0; i < count; ++i) {
+    network.connect({static_cast<NodeId>(row(i, 0)), static_cast<std::uint16_t>(row(i, 1))},
+                    {static_cast<NodeId>(row(i, 2)), static_cast<std::uint16_t>(row(i, 3))},
+                    shared.at(static_cast<std::size_t>(kind(i, 0))),
+                    shared.at(static_cast<std::size_t>(kind(i, 1))), stream(i));
+  }
+}
+
 }  // namespace
 
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes) {
@@ -98,6 +169,21 @@ std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std:
   return out;
 }
 
+// (transport, ecn_low, ecn_high, ecn_share, trim_size, trim_dscp)
+using CarrierRow = std::tuple<std::string, std::uint64_t, std::uint64_t, double, std::uint32_t, std::uint8_t>;
+
+// By Packet::carrier: those of the rows, and of all others what the link has.
+std::shared_ptr<const std::vector<CarrierMarks>> marks_of(const std::vector<CarrierRow>& rows, const LinkConfig& link) {
+  const CarrierMarks others{link.ecn_low, link.ecn_high, link.ecn_share, link.trim_size, link.trim_dscp};
+  auto found = std::make_shared<std::vector<CarrierMarks>>(transports().kinds().size() + 1, others);
+  for (const auto& [name, low, high, share, size, dscp] : rows) {
+    const CarrierMarks own{low, high, share, size ? size : link.trim_size, dscp};
+    found->at(transports().number(name)) = own;
+    if (transports().kind(name).of_kernels) found->front() = own;
+  }
+  return found;
+}
+
 void bind_network(py::module_& m) {
   py::class_<ListedWays, std::shared_ptr<ListedWays>>(
       m, "ListedWays", "uSIDs of ways between two leaves, a row for each; queue pairs share them.")
@@ -105,10 +191,10 @@ void bind_network(py::module_& m) {
   py::class_<LinkConfig>(m, "LinkConfig")
       .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit,
                        std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
-                       std::uint32_t trim_size, bool last_hop, std::uint64_t pfc_xoff,
+                       std::uint32_t trim_size, std::uint8_t trim_dscp, bool last_hop, std::uint64_t pfc_xoff,
                        std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share,
                        double control_share, bool trim_coin, std::uint32_t largest_frame,
-                       const std::string& queue,
+                       const std::vector<CarrierRow>& carriers, const std::string& queue,
                        const std::vector<std::pair<std::string, std::int64_t>>& queue_options) {
              LinkConfig c;
              c.rate = {rate};
@@ -120,21 +206,22 @@ void bind_network(py::module_& m) {
              c.trim = trim_size > 0;
              if (trim_size > 0) c.trim_size = trim_size;
              c.last_hop = last_hop;
-             c.trim_dscp = last_hop ? mrc::dscp::kTrimmedLastHop : mrc::dscp::kTrimmed;
+             c.trim_dscp = trim_dscp;
              c.ecn_share = ecn_share;
              c.control_share = control_share;
              c.trim_coin = trim_coin;
              c.pfc = {pfc_xoff, pfc_xon, pfc_headroom};
              c.largest_frame = largest_frame;
+             if (!carriers.empty()) c.carriers = marks_of(carriers, c);
              c.queue = choose_queue(queue, queue_options);
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
            py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
-           py::arg("trim_size") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
+           py::arg("trim_size") = 0, py::arg("trim_dscp") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
            py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
            py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true,
-           py::arg("largest_frame") = kMaxFrameBytes,
+           py::arg("largest_frame") = kMaxFrameBytes, py::arg("carriers") = std::vector<CarrierRow>{},
            py::arg("queue") = std::string(kDefaultDiscipline),
            py::arg("queue_options") = std::vector<std::pair<std::string, std::int64_t>>{});
   m.def(
@@ -170,28 +257,10 @@ void bind_network(py::module_& m) {
           },
           py::arg("a"), py::arg("a_port"), py::arg("b"), py::arg("b_port"), py::arg("forward"),
           py::arg("backward"), py::arg("stream") = 0)
-      .def(
-          "connect_many",
-          [](Network& n,
-             const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>& rows,
-             const py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>& streams,
-             const LinkConfig& forward, const LinkConfig& backward) {
-            if (rows.ndim() != 2 || rows.shape(1) != 4 || streams.ndim() != 1 ||
-                streams.size() != rows.shape(0)) {
-              throw std::invalid_argument(
-                  "connect_many: rows of four numbers, and a stream for each");
-            }
-            const auto row = rows.unchecked<2>();
-            const auto stream = streams.unchecked<1>();
-            for (py::ssize_t i = 0; i < rows.shape(0); ++i) {
-              n.connect({static_cast<NodeId>(row(i, 0)), static_cast<std::uint16_t>(row(i, 1))},
-                        {static_cast<NodeId>(row(i, 2)), static_cast<std::uint16_t>(row(i, 3))},
-                        forward, backward, stream(i));
-            }
-          },
-          py::arg("rows"), py::arg("streams"), py::arg("forward"), py::arg("backward"),
-          "Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each "
-          "link's random stream.")
+      .def("connect_many", &connect_many, py::arg("rows"), py::arg("streams"), py::arg("kinds"),
+           py::arg("configs"),
+           "Links in order. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random "
+           "stream; kinds: int64[n, 2], which of `configs` each direction has.")
       .def(
           "connect_qp",
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote,
@@ -231,6 +300,9 @@ void bind_network(py::module_& m) {
           py::arg("host"), py::arg("qp"), py::arg("rows"), py::kw_only(),
           py::arg("planes") = std::vector<Plane>{},
           "The paths of one end of a queue pair are these from now on; rows and planes as in connect_qp.")
+      .def("set_limits", &set_senders, py::arg("rows"), py::arg("cwnd") = py::none(), py::arg("pacing") = py::none(),
+           "What senders may send by from now on. rows: int64[n, 3] of host, queue pair and part; cwnd: bytes, "
+           "pacing: bits per second, float64[n], not finite: as it is.")
       .def(
           "set_trees",
           [](Network& n, NodeId host, QpNumber qp, std::vector<std::vector<std::uint16_t>> trees) {

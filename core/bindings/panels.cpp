@@ -59,6 +59,22 @@ std::pair<py::array, std::uint64_t> panel_events(const Network& network, NodeId 
   return {std::move(rows), panel->events().left_out};
 }
 
+struct PanelPatchRow {
+  std::int64_t at_ps;
+  panel::Port port;
+  std::int32_t peer;
+};
+
+py::array panel_patches(const Network& network, NodeId node) {
+  const PanelNode* panel = network.panel(node);
+  if (!panel) throw py::value_error("panel_patches: node " + std::to_string(node) + " is no panel");
+  const std::vector<panel::Patch>& patches = panel->device().patches();
+  py::array_t<PanelPatchRow> rows(static_cast<py::ssize_t>(patches.size()));
+  PanelPatchRow* at = rows.mutable_data();
+  for (const panel::Patch& one : patches) *at++ = {one.at.count, one.ingress, one.peer};
+  return std::move(rows);
+}
+
 std::vector<std::string> panel_profiles() {
   std::vector<std::string> names;
   for (const panel::Profile& one : panel::profiles()) names.emplace_back(one.name);
@@ -100,6 +116,7 @@ std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uin
 
 void bind_panels(py::module_& m, py::class_<Network>& network) {
   PYBIND11_NUMPY_DTYPE(PanelEventRow, at_ps, port, side, value);
+  PYBIND11_NUMPY_DTYPE(PanelPatchRow, at_ps, port, peer);
   bind_panel_device(m);
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
@@ -111,6 +128,9 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
            "What has happened to a panel's ports so far, a numpy structured array, and how many more events there "
            "were than are kept. at_ps; port; side: 0 of the port where light comes in, 1 where it leaves, 2 of the "
            "host's carrier; value: 0 blocked, 1 tuning, 2 tuned, 3 failed, or whether there is carrier.")
+      .def("panel_patches", &panel_patches, py::arg("panel"),
+           "Cross-connects of a panel over time, a numpy structured array, oldest first; those of before the run "
+           "come first. at_ps; port: where light comes in; peer: where it leaves from then on, -1: nowhere.")
       .def(
           "change_panel",
           [](Network& n, NodeId node, const std::vector<std::pair<panel::Port, panel::Port>>& remove,

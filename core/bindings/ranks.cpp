@@ -6,6 +6,7 @@
 #include "collective/staging.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/virtual_ranks.hpp"
+#include "switch/loaded/guarded_call.hpp"
 
 namespace py = pybind11;
 
@@ -148,11 +149,11 @@ void bind_rank_bridge(py::module_& m) {
       .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
       .def("strand", &VirtualRanks::strand,
            "Tells all ranks that what still needs a rank that has left will not end.")
-      .def("doubt", &VirtualRanks::doubt, py::arg("ranks"),
+      .def("may_yet_communicate", &VirtualRanks::may_yet_communicate, py::arg("ranks"),
            "Ranks with threads of which the engine cannot tell whether they will communicate.")
-      .def_property_readonly("raced_ps", [](const VirtualRanks& v) { return v.raced().count; },
+      .def_property_readonly("wall_paced_ps", [](const VirtualRanks& v) { return v.wall_paced().count; },
                              "Emulated time that passed while a rank slept outside the network.")
-      .def_property_readonly("racers", &VirtualRanks::racers,
+      .def_property_readonly("waited_for", &VirtualRanks::waited_for,
                              "The ranks that did when that time last began.")
       .def(
           "run",
@@ -162,6 +163,8 @@ void bind_rank_bridge(py::module_& m) {
             VirtualRanks::Stop stop;
             {
               py::gil_scoped_release release;
+              const SlowCalls slow_calls(
+                  [](void* context) { static_cast<VirtualRanks*>(context)->look_soon(); }, &v);
               stop = v.run({end}, wall_ms);
             }
             raise_plugin_fault();

@@ -7,6 +7,7 @@
 #include "bindings/bindings.hpp"
 #include "ebpf/aggregate_policies.h"
 #include "switch/forward/forward_batch.hpp"
+#include "switch/loaded/guarded_call.hpp"
 
 namespace py = pybind11;
 
@@ -26,36 +27,58 @@ py::object value_of(const ProgramValue& value) {
   return std::visit([](const auto& v) -> py::object { return py::cast(v); }, value);
 }
 
+py::dict program_row(const ProgramKind& kind) {
+  py::dict options, units;
+  for (const ProgramOption& o : kind.options) {
+    if (!o.unit.empty()) units[py::str(std::string(o.name))] = std::string(o.unit);
+    options[py::str(std::string(o.name))] = py::make_tuple(value_of(o.fallback), std::string(o.help));
+  }
+  py::dict row;
+  row["summary"] = std::string(kind.summary);
+  row["options"] = options;
+  row["units"] = units;
+  return row;
+}
+
 py::dict programs_dict() {
   py::dict out;
-  for (const ProgramKind& kind : program_kinds()) {
-    py::dict options, units;
-    for (const ProgramOption& o : kind.options) {
-      if (!o.unit.empty()) units[py::str(std::string(o.name))] = std::string(o.unit);
-      options[py::str(std::string(o.name))] =
-          py::make_tuple(value_of(o.fallback), std::string(o.help));
-    }
-    py::dict row;
-    row["summary"] = std::string(kind.summary);
-    row["options"] = options;
-    row["units"] = units;
-    out[py::str(std::string(kind.name))] = row;
-  }
+  for (const ProgramKind& kind : program_kinds()) out[py::str(std::string(kind.name))] = program_row(kind);
   return out;
 }
 
-ForwardBatch forward_batch(std::uint32_t generation, std::uint32_t block,
-                           const std::vector<std::uint16_t>& own,
-                           const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-                           const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-                           const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+template <typename T>
+using Numbers = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+// An array of rows of so many numbers; an empty list is one without rows.
+template <typename T>
+const T* rows_of(const Numbers<T>& values, py::ssize_t width, const char* what) {
+  if (values.size() && (values.ndim() != 2 || values.shape(1) != width)) {
+    throw py::value_error(std::string("table_batch: ") + what + ": rows of " + std::to_string(width) + " numbers");
+  }
+  return values.data();
+}
+
+ForwardBatch forward_batch(std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+                           const Numbers<std::uint16_t>& adjacencies, const Numbers<std::uint16_t>& fib,
+                           const Numbers<std::uint8_t>& hosts, const Numbers<std::uint16_t>& host_groups,
                            std::vector<std::vector<SwitchPort>> groups) {
   ForwardBatch t;
   t.generation = generation;
   for (const auto usid : own) t.own_un.push_back({block, usid});
-  for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
-  for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
-  for (const auto& [address, group] : hosts) t.hosts.push_back({address_of(std::string_view(address)), group});
+  const auto add = [&](const Numbers<std::uint16_t>& rows, std::vector<ForwardBatch::UsidRoute>& to, const char* what) {
+    const std::uint16_t* row = rows_of(rows, 2, what);
+    to.reserve(static_cast<std::size_t>(rows.size() / 2));
+    for (py::ssize_t i = 0; i < rows.size(); i += 2) to.push_back({{block, row[i]}, row[i + 1]});
+  };
+  add(adjacencies, t.own_ua, "adjacencies");
+  add(fib, t.fib, "fib");
+  const std::uint8_t* address = rows_of(hosts, 16, "hosts");
+  if (host_groups.size() != hosts.size() / 16) throw py::value_error("table_batch: a group for each of the hosts");
+  t.hosts.resize(static_cast<std::size_t>(host_groups.size()));
+  for (std::size_t i = 0; i < t.hosts.size(); ++i) {
+    std::memcpy(t.hosts[i].address.data(), address + 16 * i, 16);
+    t.hosts[i].group = host_groups.data()[i];
+  }
   t.groups = std::move(groups);
   return t;
 }
@@ -190,7 +213,55 @@ py::list state_columns(const StateView& state, const std::vector<std::string>& n
   return columns;
 }
 
+namespace {
+
+using OptionRow = std::tuple<std::string, std::string, std::int64_t, std::int64_t, std::int64_t>;
+using FieldRow = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;
+
+void load_switch_program(const std::string& name, const std::string& file, const std::string& summary,
+                         const std::vector<std::string>& counters, const std::vector<OptionRow>& options,
+                         const std::vector<FieldRow>& fields, std::uint32_t rows, std::uint32_t row_bytes,
+                         std::uint32_t payload_at, std::uint32_t payload_bytes,
+                         const std::optional<std::string>& object, const std::string& refusal) {
+  auto program = std::make_unique<LoadedProgram>();
+  program->name = name;
+  program->file = file;
+  program->summary = summary;
+  program->counters = counters;
+  for (const auto& [option, unit, fallback, least, most] : options) {
+    program->options.push_back({option, unit, fallback, least, most});
+  }
+  for (const auto& [field, offset, bytes, number] : fields) program->fields.push_back({field, offset, bytes, number});
+  program->rows = rows;
+  program->row_bytes = row_bytes;
+  program->payload_at = payload_at;
+  program->payload_bytes = payload_bytes;
+  program->refusal = refusal;
+  if (object) program->load(*object);
+  add_program(std::move(program));
+}
+
+void bind_loaded(py::module_& m) {
+  py::register_exception<ProgramFault>(m, "ProgramFault", PyExc_RuntimeError);
+  m.def("load_switch_program", load_switch_program, py::arg("name"), py::kw_only(), py::arg("file"),
+        py::arg("summary"), py::arg("counters"), py::arg("options"), py::arg("fields"), py::arg("rows"),
+        py::arg("row_bytes"), py::arg("payload_at"), py::arg("payload_bytes"), py::arg("object"), py::arg("refusal"),
+        "Makes a switch program known that was compiled from one C file. options: (name, unit, default, least, "
+        "greatest); fields of a state row: (name, offset, bytes, whether a number). `object`: the compiled object, "
+        "which is loaded into this process; None: `refusal` says why it is not.");
+  m.def(
+      "set_switch_object",
+      [](const std::string& name, const py::bytes& object) {
+        const std::string_view data = object;
+        set_kernel_object(name, {data.begin(), data.end()});
+      },
+      py::arg("name"), py::arg("object"), "Gives a loaded switch program its build for the kernel.");
+}
+
+}  // namespace
+
 void bind_switches(py::module_& m, py::class_<Network>& network) {
+  bind_loaded(m);
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(
       m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
       .def(py::init([](std::uint32_t generation, const py::bytes& bytes,
@@ -215,11 +286,12 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
   m.def(
       "table_batch",
       [](const std::string& program, std::uint32_t generation, std::uint32_t block,
-         const std::vector<std::uint16_t>& own, const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts, std::vector<std::vector<SwitchPort>> groups,
+         const std::vector<std::uint16_t>& own, const Numbers<std::uint16_t>& adjacencies,
+         const Numbers<std::uint16_t>& fib, const Numbers<std::uint8_t>& hosts,
+         const Numbers<std::uint16_t>& host_groups, std::vector<std::vector<SwitchPort>> groups,
          std::vector<std::vector<SwitchPort>> replicate, const py::dict& rows) {
-        const ForwardBatch forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+        const ForwardBatch forward =
+            forward_batch(generation, block, own, adjacencies, fib, hosts, host_groups, std::move(groups));
         const ProgramKind& kind = program_kind(program);
         const ProgramRows tables = program_rows(rows);
         if (!kind.pack) check_tables(tables, {});
@@ -229,15 +301,19 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
         return batch;
       },
       py::arg("program"), py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
-      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("host_groups"), py::arg("groups"),
       py::arg("replicate") = std::vector<std::vector<SwitchPort>>{}, py::arg("rows") = py::dict(),
-      "Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block, host routes by "
-      "ECMP group, and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by "
+      "Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block (`adjacencies` "
+      "and `fib`: uint16[n, 2] of a uSID and its port), host routes (`hosts`: uint8[n, 16] of addresses, "
+      "`host_groups`: the ECMP group of each), and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by "
       "name, each a list of rows {field: None, number, bytes, text or pairs of numbers}, as its *_batch.hpp has them.");
 
   m.def("switch_programs", programs_dict,
         "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "
-        "what a run sets}}} of every switch program.");
+        "what a run sets}}} of every switch program of Loomnet's own.");
+  m.def(
+      "switch_program", [](const std::string& name) { return program_row(program_kind(name)); }, py::arg("name"),
+      "The same of one program, which may be a loaded one. ValueError where there is none of this name.");
   m.def(
       "aggregate_policies",
       [] {
@@ -255,7 +331,9 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
   m.def(
       "check_switch_program",
       [](const std::string& name, std::size_t ports, const py::dict& options) {
-        make_program(name, ports, 0, program_options(options));
+        const ProgramKind& kind = program_kind(name);
+        const ProgramSettings settings = checked_settings(kind, ports, 0, program_options(options));
+        if (!kind.loaded) kind.make(settings);  // which a loaded one may refuse to this process
       },
       py::arg("name"), py::arg("ports"), py::arg("options"),
       "Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.");
@@ -267,9 +345,11 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
              std::uint64_t buffer_bytes, double alpha, bool pfc, const std::string& program,
              const py::dict& options) {
             // Checked also where the kernel runs it: LiveRun takes the same name and options.
-            auto made = make_program(program, ports, hash_seed, program_options(options));
-            std::unique_ptr<SwitchProgram> hooks;
-            if (kernel && !program_kind(program).egress_counters.empty()) hooks = std::move(made);
+            const ProgramKind& kind = program_kind(program);
+            const ProgramSettings settings = checked_settings(kind, ports, hash_seed, program_options(options));
+            std::unique_ptr<SwitchProgram> made, hooks;
+            if (!kernel || !kind.loaded) made = kind.make(settings);
+            if (kernel && !kind.egress_counters.empty()) hooks = std::move(made);
             if (kernel) made.reset();
             return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc}, std::move(hooks));
           },

@@ -52,15 +52,18 @@ void bind_traffic(py::module_& m) {
           [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes,
              std::uint32_t message, std::uint32_t depth, std::int64_t start, std::uint32_t steps,
              std::uint16_t rank, std::uint16_t ranks,
-             const std::optional<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>>& claim) {
-            FlowConfig flow{source, destination, qp, bytes, message, depth, ps(start), steps, rank, ranks, {}};
+             const std::optional<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>>& claim,
+             std::optional<std::int64_t> until) {
+            FlowConfig flow{source, destination, qp, bytes, message, depth, ps(start), steps, rank, ranks, {},
+                            until ? ps(*until) : kNever};
             if (claim) flow.claim = std::make_from_tuple<RingClaim>(*claim);
             return t.add(flow);
           },
           py::kw_only(), py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"),
           py::arg("message"), py::arg("depth"), py::arg("start_ps"), py::arg("steps") = 0,
-          py::arg("rank") = 0, py::arg("ranks") = 0, py::arg("claim") = py::none(),
-          "claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.")
+          py::arg("rank") = 0, py::arg("ranks") = 0, py::arg("claim") = py::none(), py::arg("until_ps") = py::none(),
+          "claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth. until_ps: "
+          "from then on nothing is posted, and the flow ends with what is under way.")
       .def(
           "repeat",
           [](FlowTraffic& t, std::uint32_t rounds, std::int64_t gap, std::int64_t apart,
@@ -219,9 +222,9 @@ void bind_traffic(py::module_& m) {
           out.append(py::make_tuple(f.rank, f.at.count, f.message));
         return out;
       }, "[(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.")
-      .def("iterations", [](const CollectiveTraffic& t, JobRank rank, std::size_t since) {
-        return spans_array(spans_from(t.iterations(rank), since));
-      }, py::arg("rank"), py::arg("since") = 0, kSpansDoc);
+      .def("iterations", [](const CollectiveTraffic& t, std::size_t since) {
+        return spans_array(spans_from(t.iterations(), since));
+      }, py::arg("since") = 0, kSpansDoc);
 }
 
 }  // namespace loomnet

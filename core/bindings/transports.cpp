@@ -169,14 +169,24 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
           [](Network& n, NodeId host, const std::string& name, const py::dict& options) {
             const TransportKind& kind = transports().kind(name);
             Nic& nic = n.nic(host);
-            nic.set_transport(
-                kind.make({nic.sink(), nic.ports(), n.seed()}, option_values(name, options)));
+            nic.set_transport(kind.make({nic.sink(), nic.ports(), n.seed()}, option_values(name, options)),
+                              transports().number(name));
             raise_plugin_fault();
           },
           py::arg("host"), py::arg("name"), py::arg("options"))
       .def("transport_state", &transport_state, py::arg("host"), py::arg("qp"), py::arg("part") = 0,
            py::arg("transport") = "",
            "What the sender of a queue pair holds now, by name: bytes, picoseconds, bits per second.");
+
+  m.def(
+      "trim_dscps",
+      [](const std::string& name) {
+        const TransportKind& kind = transports().kind(name);
+        return std::pair(kind.trim_dscp, kind.trim_dscp_last_hop);
+      },
+      py::arg("transport"),
+      "Code points that switches write into packets of this transport that they trim: in the fabric, and at the last "
+      "hop. (0, 0): they trim none.");
 
   py::class_<FlowProbe>(m, "FlowProbe",
                         "The state of many senders, taken at once. A row per part of each queue pair "

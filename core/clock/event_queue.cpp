@@ -186,11 +186,11 @@ bool EventQueue::step() {
 }
 
 bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
-  const std::uint64_t enough = most > ~0ull - processed_ ? ~0ull : processed_ + most;
+  enough_ = most > ~0ull - processed_ ? ~0ull : processed_ + most;
   stopped_ = false;
   while (!stopped_) {
     leave_ = false;
-    const bool ended = windows_ ? run_windows(end, enough) : run_in_order(end, enough);
+    const bool ended = windows_ ? run_windows(end) : run_in_order(end);
     if (leave_) continue;
     if (ended && end != kNever) now_ = std::max(now_, end);
     return ended;
@@ -198,7 +198,8 @@ bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   return false;
 }
 
-bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
+bool EventQueue::run_in_order(Picoseconds end) {
+  const std::uint64_t asked = enough_;  // which run_no_more(), a matter of wall time, does not change
   for (;;) {
     const Event* event;
     if (early_.empty() && end_ - next_ >= run_low_) [[likely]] {
@@ -207,7 +208,7 @@ bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
       break;
     }
     if (event->at > end) break;
-    if (processed_ >= enough) return false;
+    if (processed_ >= enough_) return false;
     const Event served = pop(event);
     dispatch(served);
     if (leave_) [[unlikely]] {
@@ -215,7 +216,7 @@ bool EventQueue::run_in_order(Picoseconds end, std::uint64_t enough) {
       // the other events of its time are served first. Those of kAnybody precede all others of their time.
       while (stopped_ && !windows_ && domain_of(served) != kAnybody) {
         const Event* other = front();
-        if (!other || other->at > now_ || processed_ >= enough) break;
+        if (!other || other->at > now_ || processed_ >= asked) break;
         dispatch(pop(other));
       }
       return false;

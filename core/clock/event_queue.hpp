@@ -82,6 +82,8 @@ class EventQueue {
   void iteration_ended() {
     if (watches_iterations_) stop();
   }
+  // Ends run_until as if it had run `most` events.
+  void run_no_more() { enough_ = 0; }
   void watch_iterations(bool watch) { watches_iterations_ = watch; }
 
   // No domain's event leads to one of another domain, or of kAnybody, in less than `lookahead` (0:
@@ -151,8 +153,8 @@ class EventQueue {
     ++processed_;
     handler_of(event)->on_event(event.what, event.at);
   }
-  // These two end early once `enough` events have been processed in all, or when leave_ is set.
-  bool run_in_order(Picoseconds end, std::uint64_t enough);
+  // These two end early once enough_ events have been processed in all, or when leave_ is set.
+  bool run_in_order(Picoseconds end);
 
   // event_windows.cpp
   void schedule_in_window(Picoseconds at, std::uint64_t key, std::uint64_t what) {
@@ -170,7 +172,7 @@ class EventQueue {
   }
   [[noreturn]] void refuse(std::uint64_t key) const;
   [[noreturn]] void refuse_stop() const;
-  bool run_windows(Picoseconds end, std::uint64_t enough);
+  bool run_windows(Picoseconds end);
   bool open_window(Picoseconds end);
   void gather(WindowRing::Window window);
   Picoseconds next_in_windows() const;
@@ -209,7 +211,7 @@ class EventQueue {
   Domain domains_ = 1;
   Picoseconds now_{};
   std::uint64_t sequence_ = 0;
-  std::uint64_t processed_ = 0;
+  std::uint64_t processed_ = 0, enough_ = 0;
   bool stopped_ = false;
   bool watches_iterations_ = true;
   bool leave_ = false;  // the loop at work ends: the run was stopped, or events are served another way now

@@ -136,7 +136,7 @@ bool EventQueue::open_window(Picoseconds end) {
 
 // Returns only at a window's boundary: inside a window the domains' clocks differ, and no caller
 // may observe them.
-bool EventQueue::run_windows(Picoseconds end, std::uint64_t enough) {
+bool EventQueue::run_windows(Picoseconds end) {
   while (open_window(end)) {
     if (leave_) return false;  // stopped by an event of kAnybody, which comes before the domains' events of its time
     while (next_ < end_ || !early_.empty()) {
@@ -154,7 +154,7 @@ bool EventQueue::run_windows(Picoseconds end, std::uint64_t enough) {
     }
     domain_ = kAnybody;
     now_ = edge_ - Picoseconds{1};
-    if (processed_ >= enough) return false;
+    if (processed_ >= enough_) return false;
   }
   if (end != kNever) {  // events posted between two runs are posted at the end of the first
     edge_ = floor_ = end;

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/fill.hpp"
 #include "collective/kept_chunks.hpp"
 #include "collective/received.hpp"
 #include "collective/staging.hpp"
@@ -108,6 +109,8 @@ class Channels {
   bool has_chunk(JobRank peer, std::uint16_t channel) const;
   Chunk front(JobRank peer, std::uint16_t channel) const;
   void release(JobRank peer, std::uint16_t channel);  // the front slot, with its credit
+  // How lost bytes of chunks that arrive from now on are filled.
+  void set_fill(Fill fill) { fill_ = fill; }
   // Drops the chunks that are there, and those that arrive until the peer closes the channel.
   void discard(JobRank peer, std::uint16_t channel);
 
@@ -177,13 +180,14 @@ class Channels {
   ChannelEvent on_stream(JobRank rank, Immediate immediate);
   ChannelEvent on_data(JobRank rank, Immediate immediate, std::uint32_t length, std::uint32_t word,
                        const Missing& missing);
-  void clear_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot, std::uint32_t length,
-                     const Missing& missing);
+  void fill_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot, std::uint32_t length,
+                    const Missing& missing);
   ChannelEvent on_control(JobRank rank, Immediate immediate);
 
   StagingLayout layout_;
   JobRank self_;
   std::uint8_t* staging_;
+  Fill fill_ = fill_zero;
   Verbs& verbs_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::uint64_t in_flight_ = 0;

@@ -163,16 +163,14 @@ ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t 
   if (in.slots == nullptr) in.slots = std::make_unique<std::uint64_t[]>(layout_.slots());
   in.slots[slot] = std::uint64_t{word} << 32 | length;
   if (missing.any() || in.missing != nullptr) [[unlikely]] {
-    clear_missing(rank, immediate.channel, slot, length, missing);
+    fill_missing(rank, immediate.channel, slot, length, missing);
   }
   return {ChannelEvent::Kind::data, immediate.channel, in.stream.communicator, in.stream.traffic, 0,
           nullptr};
 }
 
-// Where a byte was lost, the slot holds a byte of an earlier chunk. clear_missing() sets it to zero, which
-// changes no sum.
-void Channels::clear_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot,
-                             std::uint32_t length, const Missing& missing) {
+void Channels::fill_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot,
+                            std::uint32_t length, const Missing& missing) {
   Inbound& in = peers_[rank]->in[channel];
   if (in.missing == nullptr) in.missing = std::make_unique<Missing[]>(layout_.slots());
   in.missing[slot] = missing;
@@ -181,9 +179,7 @@ void Channels::clear_missing(JobRank rank, std::uint16_t channel, std::uint32_t 
   std::uint8_t* payload =
       staging_ + layout_.receive_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
   each_missing(missing, length - StagingLayout::kHeaderBytes,
-               [payload](std::uint32_t begin, std::uint32_t end) {
-                 std::fill(payload + begin, payload + end, std::uint8_t{0});
-               });
+               [payload, this](std::uint32_t begin, std::uint32_t end) { fill_({payload + begin, payload + end}); });
 }
 
 ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {

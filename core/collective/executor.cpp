@@ -38,6 +38,7 @@ class CollectiveExecutor::Impl {
   void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
                      const Missing& missing);
   void on_sum(std::uint64_t id, WriteStatus status);
+  void set_fill(Fill fill) { channels_.set_fill(fill); }
   void lose(JobRank peer, OperationStatus status, const std::string& reason);
 
   Communicator& at(CommunicatorId id) {
@@ -364,6 +365,8 @@ void CollectiveExecutor::on_completion(JobRank peer, std::uint64_t write_id, Wri
                                        const Missing& missing) {
   impl_->on_completion(peer, write_id, status, missing);
 }
+
+void CollectiveExecutor::set_fill(Fill fill) { impl_->set_fill(fill); }
 
 void CollectiveExecutor::on_sum(std::uint64_t id, WriteStatus status) { impl_->on_sum(id, status); }
 

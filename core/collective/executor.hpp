@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/fill.hpp"
 #include "collective/ring_steps.hpp"
 #include "collective/schedule.hpp"
 #include "collective/staging.hpp"
@@ -81,7 +82,7 @@ class CollectiveExecutor {
   // --- events -----------------------------------------------------------------------------------
   // A peer's write-with-immediate was executed here; in the peer's posting order. `length` and
   // `immediate` are the peer's word and are checked: garbage fails the peer, by name. Missing bytes of the
-  // payload are set to zero before they are used.
+  // payload are filled before they are used.
   void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
                   const Missing& missing = {});
   // `missing` are bytes of the write that have not reached the peer.
@@ -91,6 +92,9 @@ class CollectiveExecutor {
   void on_sum(std::uint64_t id, WriteStatus status);
   // The peer is gone for a reason only the caller knows.
   void on_peer_failure(JobRank peer, const std::string& reason);
+
+  // What takes the place of missing bytes from now on; without it zeros.
+  void set_fill(Fill fill);
 
   // No operation is unfinished.
   bool idle() const;

@@ -89,8 +89,14 @@ LinkReceiver& Network::receiver(NodeId node) {
   return n.nic ? static_cast<LinkReceiver&>(*n.nic) : *n.receiver;
 }
 
-LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
-                        const LinkConfig& backward, std::uint64_t stream) {
+LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
+                        std::uint64_t stream) {
+  return connect(a, b, std::make_shared<const LinkConfig>(forward),
+                 std::make_shared<const LinkConfig>(backward), stream);
+}
+
+LinkId Network::connect(Endpoint a, Endpoint b, const std::shared_ptr<const LinkConfig>& forward,
+                        const std::shared_ptr<const LinkConfig>& backward, std::uint64_t stream) {
   for (const Endpoint& end : {a, b}) {
     if (nodes_.at(end.node).egress.at(end.port)) {
       throw std::invalid_argument("network: port " + std::to_string(end.port) + " of node " +
@@ -98,7 +104,7 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
     }
   }
   const auto id = static_cast<LinkId>(ends_.size());
-  const auto half = [&](Endpoint from, Endpoint to, const LinkConfig& config,
+  const auto half = [&](Endpoint from, Endpoint to, const std::shared_ptr<const LinkConfig>& config,
                         std::uint64_t stream) {
     links_.push_back(std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port,
                                                 seed_, stream, domain(from.node),
@@ -117,9 +123,9 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
   half(a, b, forward, stream);
   half(b, a, backward, stream ? stream + 1 : 0);
   ends_.emplace_back(a, b);
-  shorten_lookahead(std::min(forward.delay, backward.delay));
-  use_pfc(b, forward, backward);
-  use_pfc(a, backward, forward);
+  shorten_lookahead(std::min(forward->delay, backward->delay));
+  use_pfc(b, *forward, *backward);
+  use_pfc(a, *backward, *forward);
   if (watch_all_) watch(id);
   for (const Endpoint& end : {a, b}) {
     if (nodes_[end.node].panel) notify(end, true, events_.now());

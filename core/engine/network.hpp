@@ -59,8 +59,10 @@ class Network {
   NodeId add_panel(const std::vector<std::int32_t>& circuits,
                    const panel::DeviceOptions& options = {.profile = panel::profile("ideal")},
                    bool kernel = false);
-  // Panels in the kernel get their tables again: from now on its clock is known.
+  // Writes the tables of panels in the kernel anew, once the live clock runs, by whose time they are.
   void publish_panels();
+  LinkId connect(Endpoint a, Endpoint b, const std::shared_ptr<const LinkConfig>& forward,
+                 const std::shared_ptr<const LinkConfig>& backward, std::uint64_t stream = 0);
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                  std::uint64_t stream = 0);  // of a->b; the other direction's is one more
   void set_gate(KernelGate* gate);

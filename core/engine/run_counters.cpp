@@ -25,6 +25,7 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::o
       end = std::max(end, each->meter.last_end());
       if (each->meter.outstanding()) opened = std::min(opened, each->meter.opened());
     }
+    sum.timeouts += nic.timeouts();
     for (const auto& transport : nic.transports()) {
       const TransportFigures figures = transport->figures();
       sum.retransmitted += figures.retransmitted;

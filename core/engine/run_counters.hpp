@@ -13,6 +13,7 @@ struct RunCounters {
   std::uint64_t lost = 0;           // packets dropped by links and panels
   std::uint64_t retransmitted = 0;  // by the transports of the hosts asked for
   std::uint64_t readmitted = 0;     // paths that came back
+  std::uint64_t timeouts = 0;       // retransmission timeouts that ran out at these hosts
   std::uint64_t payload = 0;        // bytes that reached these hosts: what stands still in a stall
   bool working = false;             // one of these hosts has an operation under way
   // The time of the last payload, or if that is later: of the begin of the outstanding work, or where none is

@@ -2,6 +2,7 @@
 #include "engine/virtual_ranks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "rank/rank_memory.hpp"
 
@@ -121,16 +122,16 @@ Picoseconds VirtualRanks::race_limit() {
   const std::int64_t now_ns = rank::monotonic_ns();
   if (!std::exchange(racing_, true)) {
     race_began_ns_ = now_ns;
-    race_from_ = network_.now();
-    racers_.clear();
+    wall_paced_from_ = network_.now();
+    waited_for_.clear();
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      const bool doubted = std::find(doubtful_.begin(), doubtful_.end(), i) != doubtful_.end();
-      if (doubted || (ranks_[i].present && ranks_[i].bridge->port().rest() == rank::Rest::outside)) {
-        racers_.push_back(i);
+      const bool undecided = std::find(undecided_.begin(), undecided_.end(), i) != undecided_.end();
+      if (undecided || (ranks_[i].present && ranks_[i].bridge->port().rest() == rank::Rest::outside)) {
+        waited_for_.push_back(i);
       }
     }
   }
-  return std::max(network_.now(), race_from_ + Picoseconds{(now_ns - race_began_ns_) * 1000});
+  return std::max(network_.now(), wall_paced_from_ + Picoseconds{(now_ns - race_began_ns_) * 1000});
 }
 
 // Until a rank posts, marks or changes its state, `most_ms` at most. `found`: how the ranks rested when the
@@ -172,7 +173,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
     Picoseconds next = std::min(network_.events().next(), alarm.asked);
     const bool stuck = next == kNever && rests == rank::Rest::waiting;
     // A limit that the script did not choose ends an operation that takes too long. It does not hide a deadlock.
-    if (stuck && doubtful_.empty()) return Stop::stuck;
+    if (stuck && undecided_.empty()) return Stop::stuck;
     const bool waits = rests == rank::Rest::waiting && !stuck;
     if (waits) racing_ = false;
     next = std::min(next, alarm.limit);
@@ -180,7 +181,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
     const Picoseconds limit = waits ? end : std::min(end, race_limit());
     if (next > limit) {
       network_.run_until(limit);
-      if (!waits) raced_ = raced_ + (network_.now() - began);
+      if (!waits) wall_paced_ = wall_paced_ + (network_.now() - began);
       if (limit == end) return Stop::reached;
       sleep(kRaceLookMs, rests);
       continue;
@@ -197,11 +198,11 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
       do {
         network_.run_until(network_.events().next());
         if (network_.events().stopped()) break;
-        late = ++instants % 1024 == 0 && over();
+        late = (++instants % 1024 == 0 || std::exchange(look_soon_, false)) && over();
         next = network_.events().next();
       } while (!late && !news() && next != kNever && next <= bound);
     }
-    if (!waits) raced_ = raced_ + (network_.now() - began);
+    if (!waits) wall_paced_ = wall_paced_ + (network_.now() - began);
     if (network_.events().stopped()) return Stop::stopped;
     if (late) return Stop::waiting;
   }

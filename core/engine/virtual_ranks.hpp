@@ -34,17 +34,19 @@ class VirtualRanks {
   // not end.
   void strand();
 
-  // These ranks have threads that have never communicated and may yet do so. Until the next call of doubt() the
-  // clock goes with the machine's wherever run() would else return `stuck`. Empty: no such rank.
-  void doubt(std::vector<std::size_t> ranks) { doubtful_ = std::move(ranks); }
+  // These ranks have threads that have never communicated and may yet do so. Until the next call the clock goes
+  // with the machine's wherever run() would else return `stuck`. Empty: no such rank.
+  void may_yet_communicate(std::vector<std::size_t> ranks) { undecided_ = std::move(ranks); }
 
   // Runs to emulated `end` at most, for `wall_ms` at most.
   Stop run(Picoseconds end, int wall_ms);
 
-  // Emulated time that has passed at the machine's pace, and the ranks that slept outside or were in doubt when
+  // run() looks at the wall clock after the instant that is served now.
+  void look_soon() { look_soon_ = true; }
+  // Emulated time that has passed at the machine's pace, and the ranks that slept outside or might yet communicate when
   // that pace last began.
-  Picoseconds raced() const { return raced_; }
-  const std::vector<std::size_t>& racers() const { return racers_; }
+  Picoseconds wall_paced() const { return wall_paced_; }
+  const std::vector<std::size_t>& waited_for() const { return waited_for_; }
 
  private:
   struct Rank {
@@ -70,9 +72,10 @@ class VirtualRanks {
   JobMeetings meetings_;
   std::vector<rank::EventFd*> wakers_;
   bool racing_ = false;
+  bool look_soon_ = false;
   std::int64_t race_began_ns_ = 0;
-  Picoseconds race_from_{}, raced_{};
-  std::vector<std::size_t> racers_, doubtful_;
+  Picoseconds wall_paced_from_{}, wall_paced_{};
+  std::vector<std::size_t> waited_for_, undecided_;
 };
 
 }  // namespace loomnet

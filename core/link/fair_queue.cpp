@@ -13,7 +13,6 @@ FairQueue::FairQueue(SendingPort& port, const LinkConfig& config, const FairSett
       settings_(settings),
       key_(port.random()),
       limit_(config.data_limit),
-      whole_limit_(config.data_limit),
       flows_(settings.flows) {}
 
 std::span<const std::string_view> FairQueue::drop_names() const {

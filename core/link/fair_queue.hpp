@@ -31,7 +31,7 @@ class FairQueue final : public PortQueue {
   Offer enqueue(PacketPtr packet, Picoseconds now) override;
   PacketPtr dequeue(Picoseconds now) override;
   PacketPtr remove() override;
-  void set_share(double share) override { limit_ = share_of(whole_limit_, share); }
+  void set_share(double share, const LinkConfig& whole) override { limit_ = share_of(whole.data_limit, share); }
 
  private:
   using FlowIndex = std::uint32_t;
@@ -58,7 +58,7 @@ class FairQueue final : public PortQueue {
 
   FairSettings settings_;
   std::uint64_t key_;  // of the hash: the port's own
-  std::uint64_t bytes_ = 0, limit_, whole_limit_;
+  std::uint64_t bytes_ = 0, limit_;
   Turn new_, old_;
   std::vector<Flow> flows_;
 };

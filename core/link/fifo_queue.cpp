@@ -10,9 +10,7 @@ namespace loomnet {
 FifoQueue::FifoQueue(SendingPort& port, const LinkConfig& config)
     : PortQueue(port),
       limit_(config.data_limit),
-      whole_limit_(config.data_limit),
-      red_{config.ecn_low, config.ecn_high, config.ecn_share},
-      whole_red_(red_) {}
+      marks_(config) {}
 
 std::span<const std::string_view> FifoQueue::drop_names() const {
   static constexpr std::array<std::string_view, 1> kNames{"queue_full"};
@@ -35,7 +33,7 @@ Offer FifoQueue::enqueue(PacketPtr packet, Picoseconds now) {
 PacketPtr FifoQueue::dequeue(Picoseconds) {
   const std::uint64_t before = bytes_;
   PacketPtr packet = pop();
-  if (packet->ect && red_.marks(before, port_.random)) port_.mark(*packet);
+  if (packet->ect && marks_.red(*packet).marks(before, port_.random)) port_.mark(*packet);
   return packet;
 }
 
@@ -49,10 +47,9 @@ PacketPtr FifoQueue::pop() {
   return packet;
 }
 
-void FifoQueue::set_share(double share) {
-  limit_ = share_of(whole_limit_, share);
-  red_.low = share_of(whole_red_.low, share);
-  red_.high = share_of(whole_red_.high, share);
+void FifoQueue::set_share(double share, const LinkConfig& whole) {
+  limit_ = share_of(whole.data_limit, share);
+  marks_.set_share(share, whole);
 }
 
 }  // namespace loomnet

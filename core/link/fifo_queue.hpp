@@ -8,7 +8,7 @@
 
 #include "link/link_config.hpp"
 #include "link/port_queue.hpp"
-#include "link/red.hpp"
+#include "link/port_marks.hpp"
 
 namespace loomnet {
 
@@ -22,7 +22,7 @@ class FifoQueue : public PortQueue {
   Offer enqueue(PacketPtr packet, Picoseconds now) override;
   PacketPtr dequeue(Picoseconds now) override;
   PacketPtr remove() override;
-  void set_share(double share) override;
+  void set_share(double share, const LinkConfig& whole) override;
 
  protected:
   PacketPtr pop();
@@ -30,8 +30,8 @@ class FifoQueue : public PortQueue {
 
  private:
   PacketFifo packets_;
-  std::uint64_t bytes_ = 0, limit_, whole_limit_;
-  RedMarker red_, whole_red_;
+  std::uint64_t bytes_ = 0, limit_;
+  PortMarks marks_;
 };
 
 }  // namespace loomnet

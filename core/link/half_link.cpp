@@ -18,19 +18,19 @@ std::uint64_t HalfLink::exact_ps_per_byte(BitsPerSecond rate) {
   return rate.count && kPsBits % rate.count == 0 ? kPsBits / rate.count : 0;
 }
 
-HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-                   std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream, Domain from,
-                   Domain at)
+HalfLink::HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const LinkConfig> config,
+                   LinkReceiver& to, std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream,
+                   Domain from, Domain at)
     : to_(to),
       events_(events),
-      ps_per_byte_(exact_ps_per_byte(config.rate)),
-      delay_(config.delay),
+      ps_per_byte_(exact_ps_per_byte(config->rate)),
+      delay_(config->delay),
       id_(events.add(*this, at)),
       to_port_(to_port),
-      glass_(config.rate.count == 0),
-      to_host_(config.last_hop),
-      priority_(port_, config),
-      config_(config),
+      glass_(config->rate.count == 0),
+      to_host_(config->last_hop),
+      priority_(port_, *config),
+      config_(std::move(config)),
       pool_(pool),
       from_(from) {
   static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line, from here
@@ -38,7 +38,7 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
   const std::uint64_t own = stream ? stream : EventQueue::number(id_);
   port_.random = RandomStream(seed, own, kPurpose);
   egress_seed_ = hash_key(seed, own, kEgressPurpose);
-  if (config.queue) chosen_ = make_queue(port_, config);
+  if (config_->queue) chosen_ = make_queue(port_, *config_);
   port_.counters.queue_drop_names = queue().drop_names();
 }
 
@@ -162,6 +162,19 @@ void HalfLink::advance(Picoseconds now) {
   serve(now);
   if (overtaking_) [[unlikely]] expect_departure(now);
   if (pauses_) [[unlikely]] attend(now);
+}
+
+std::uint64_t HalfLink::carried_bytes(Picoseconds now) {
+  if (queued_packets_ > 0) advance(now);
+  if (in_flight_.empty() || glass_) return delivered_bytes_;
+  const Packet& next = in_flight_.front();
+  if (next.lost || next.corrupt) return delivered_bytes_;
+  const std::int64_t whole = clocking_time(next.wire_length).count;
+  const std::int64_t missing = std::clamp<std::int64_t>((in_flight_.first_arrival() - now).count, 0, whole);
+  // Its preamble and gap take their share of the time, as they do of the rate.
+  return delivered_bytes_ + static_cast<std::uint64_t>(static_cast<double>(next.wire_length) *
+                                                       static_cast<double>(whole - missing) /
+                                                       static_cast<double>(whole));
 }
 
 void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {

@@ -41,9 +41,12 @@ class alignas(128) HalfLink final : public EventHandler {
  public:
   // `stream` names its random stream, 0: its own number of object. A fabric built in part gives each
   // link the stream that it has in the whole. `from` and `at`: the domains of its two ends.
-  HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
+  HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const LinkConfig> config, LinkReceiver& to,
            std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0,
            Domain from = kAnybody, Domain at = kAnybody);
+  HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
+           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0)
+      : HalfLink(events, pool, std::make_shared<const LinkConfig>(config), to, to_port, seed, stream) {}
 
   // Hands a packet to the sending port at `now`. Equal to or after every earlier offer's time.
   Offer offer(PacketPtr packet, Picoseconds now);
@@ -65,6 +68,10 @@ class alignas(128) HalfLink final : public EventHandler {
     advance(now);
     return queue().bytes();
   }
+
+  // Bytes of frames that have come out at the far end by `now`: those delivered, and of the one that is
+  // arriving the part that has. Behind a change of the rate that part is off by a packet at most.
+  std::uint64_t carried_bytes(Picoseconds now);
 
   // Carrier. Going down loses the packets queued and in flight; none is accepted until up again.
   void set_up(bool up, Picoseconds now);
@@ -98,7 +105,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void share(SharedBuffer& buffer);
 
   bool up() const { return up_; }
-  const LinkConfig& config() const { return config_; }
+  const LinkConfig& config() const { return *config_; }
   const LinkCounters& counters() const {
     port_.counters.packets = delivered_packets_;
     port_.counters.bytes = delivered_bytes_;
@@ -150,7 +157,7 @@ class alignas(128) HalfLink final : public EventHandler {
     const std::uint64_t bytes = (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) +
                                 std::uint64_t{kFramingOverhead};
     return ps_per_byte_ ? Picoseconds{static_cast<std::int64_t>(bytes * ps_per_byte_)}
-                        : serialization_time(bytes, config_.rate);
+                        : serialization_time(bytes, config_->rate);
   }
 
   LinkReceiver& to_;
@@ -158,7 +165,7 @@ class alignas(128) HalfLink final : public EventHandler {
   Picoseconds scheduled_ = kNever;  // earliest pending event of ours
   Picoseconds busy_until_{};
   std::uint64_t ps_per_byte_ = 0;  // 0: use the exact division
-  Picoseconds delay_{};            // config_.delay
+  Picoseconds delay_{};            // config_->delay
   ObjectId id_;
   std::uint16_t to_port_;
   bool up_ = true;
@@ -168,8 +175,8 @@ class alignas(128) HalfLink final : public EventHandler {
   std::uint32_t queued_packets_ = 0;  // the queue's
   bool special_ = false;  // the link is impaired, or there is a hook or a tap
   bool impaired_ = false;
-  bool glass_ = false;    // config_.rate is 0
-  bool to_host_ = false;  // config_.last_hop
+  bool glass_ = false;    // config_->rate is 0
+  bool to_host_ = false;  // config_->last_hop
   std::uint64_t delivered_packets_ = 0, delivered_bytes_ = 0;
   FlightRing in_flight_;
 
@@ -181,7 +188,7 @@ class alignas(128) HalfLink final : public EventHandler {
   bool overtaking_ = false;
   Picoseconds departure_ = kNever;  // of the last packet there is a departure event for
   mutable SendingPort port_;        // its counters but for what was delivered
-  LinkConfig config_;
+  std::shared_ptr<const LinkConfig> config_;  // of all links of the kind, until this one's changes
   PacketPool& pool_;
   Picoseconds pause_end_{}, paused_since_{}, paused_time_{};
   Domain from_;          // the sending node

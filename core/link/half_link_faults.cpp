@@ -49,20 +49,24 @@ void HalfLink::clear() {
 
 void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
   advance(now);
-  config_.rate = rate;
+  auto changed = std::make_shared<LinkConfig>(*config_);
+  changed->rate = rate;
+  config_ = std::move(changed);
   glass_ = rate.count == 0;
   ps_per_byte_ = exact_ps_per_byte(rate);
 }
 
 void HalfLink::set_queue_share(double share, Picoseconds now) {
   advance(now);
-  queue().set_share(share);
+  queue().set_share(share, *config_);
 }
 
 void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
   advance(now);
   overtaking_ |= delay < delay_;
-  config_.delay = delay_ = delay;
+  auto changed = std::make_shared<LinkConfig>(*config_);
+  changed->delay = delay_ = delay;
+  config_ = std::move(changed);
   if (overtaking_) expect_departure(now);
 }
 

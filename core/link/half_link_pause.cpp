@@ -32,7 +32,7 @@ void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
     paused_since_ = now;
     ++port_.counters.pauses;
   }
-  pause_end_ = now + PfcFrame::time_of(quanta, config_.rate);
+  pause_end_ = now + PfcFrame::time_of(quanta, config_->rate);
   events_.schedule(pause_end_, sender(), kPauseEnd);
 }
 

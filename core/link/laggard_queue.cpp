@@ -11,11 +11,8 @@ LaggardQueue::LaggardQueue(SendingPort& port, const LinkConfig& config, std::uin
       control_share_(config.control_share),
       data_limit_(config.data_limit),
       control_limit_(config.control_limit),
-      red_{config.ecn_low, config.ecn_high, config.ecn_share},
-      data_(parts),
-      whole_data_limit_(data_limit_),
-      whole_control_limit_(control_limit_),
-      whole_red_(red_) {}
+      marks_(config),
+      data_(parts) {}
 
 std::span<const std::string_view> LaggardQueue::drop_names() const {
   static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full",
@@ -70,7 +67,7 @@ PacketPtr LaggardQueue::dequeue(Picoseconds) {
     return packet;
   }
   control_share_.sent_data(packet->wire_length, data_bytes_ > 0);
-  if (packet->ect && red_.marks(before, port_.random)) port_.mark(*packet);
+  if (packet->ect && marks_.red(*packet).marks(before, port_.random)) port_.mark(*packet);
   return packet;
 }
 
@@ -90,11 +87,10 @@ bool LaggardQueue::may_send() const {
   return false;
 }
 
-void LaggardQueue::set_share(double share) {
-  data_limit_ = share_of(whole_data_limit_, share);
-  control_limit_ = share_of(whole_control_limit_, share);
-  red_.low = share_of(whole_red_.low, share);
-  red_.high = share_of(whole_red_.high, share);
+void LaggardQueue::set_share(double share, const LinkConfig& whole) {
+  data_limit_ = share_of(whole.data_limit, share);
+  control_limit_ = share_of(whole.control_limit, share);
+  marks_.set_share(share, whole);
 }
 
 }  // namespace loomnet

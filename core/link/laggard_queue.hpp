@@ -14,7 +14,7 @@
 #include "link/control_share.hpp"
 #include "link/link_config.hpp"
 #include "link/port_queue.hpp"
-#include "link/red.hpp"
+#include "link/port_marks.hpp"
 #include "link/ring_order.hpp"
 
 namespace loomnet {
@@ -30,7 +30,7 @@ class LaggardQueue final : public PortQueue {
   Offer enqueue(PacketPtr packet, Picoseconds now) override;
   PacketPtr dequeue(Picoseconds now) override;
   PacketPtr remove() override;
-  void set_share(double share) override;
+  void set_share(double share, const LinkConfig& whole) override;
 
   bool pausable() const override { return true; }
   void hold_data(bool held) override { held_ = held; }
@@ -46,12 +46,9 @@ class LaggardQueue final : public PortQueue {
   std::uint64_t data_bytes_ = 0;  // of all classes but control
   ControlShare control_share_;
   std::uint64_t data_limit_, control_limit_;
-  RedMarker red_;
+  PortMarks marks_;
   RingOrder data_;
   std::array<PacketFifo, kQueueClasses> others_;
-  // As configured, for set_share().
-  std::uint64_t whole_data_limit_, whole_control_limit_;
-  RedMarker whole_red_;
 };
 
 }  // namespace loomnet

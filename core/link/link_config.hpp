@@ -25,6 +25,14 @@ struct QueueChoice {
   std::vector<std::int64_t> values;   // of its options, in their order
 };
 
+// Marking and trimming of one transport's packets; the fields are LinkConfig's.
+struct CarrierMarks {
+  std::uint64_t ecn_low = 0, ecn_high = 0;
+  double ecn_share = 1;
+  std::uint32_t trim_size = 128;
+  std::uint8_t trim_dscp = 0;
+};
+
 struct LinkConfig {
   BitsPerSecond rate{};             // 0: no serialiser and no queue (a panel's egress)
   Picoseconds delay{};
@@ -44,6 +52,8 @@ struct LinkConfig {
   bool last_hop = false;            // the far end is a host
   std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
   std::uint8_t trim_dscp = 0;       // of a trimmed packet: its transport's code
+  // Where transports of a run differ in these: by Packet::carrier; null: all packets as above.
+  std::shared_ptr<const std::vector<CarrierMarks>> carriers;
   PfcConfig pfc;                    // of the switch port that this direction ends at
   // The largest frame of any transport of the run: PFC's headroom holds three.
   std::uint32_t largest_frame = kMaxFrameBytes;

@@ -41,7 +41,7 @@ class PortQueue {
   // Takes out any packet that waits, without sending it; null where none does.
   virtual PacketPtr remove() = 0;
   // From now on limits and thresholds are this share of the configured ones.
-  virtual void set_share(double share) = 0;
+  virtual void set_share(double share, const LinkConfig& whole) = 0;
 
   // Whether the port's switch may have PFC. Others ignore what PFC says, and holds_from() is false.
   virtual bool pausable() const { return false; }
@@ -70,6 +70,12 @@ class PortQueue {
     return sum;
   }
 
+  // This share of a limit; a limit stays one: 0 is none.
+  static std::uint64_t share_of(std::uint64_t limit, double share) {
+    const auto bytes = static_cast<std::uint64_t>(static_cast<double>(limit) * share);
+    return limit ? std::max<std::uint64_t>(bytes, 1) : 0;
+  }
+
  protected:
   // Whether the switch's buffer, if the port draws from one, has room for a packet beside the port's
   // `queued` bytes.
@@ -78,11 +84,6 @@ class PortQueue {
     // The other ports' queues were last looked at in the past: what they have sent since is free.
     buffer_->refresh(now);
     return buffer_->admits(packet, queued);
-  }
-  // This share of a limit; a limit stays one: 0 is none.
-  static std::uint64_t share_of(std::uint64_t limit, double share) {
-    const auto bytes = static_cast<std::uint64_t>(static_cast<double>(limit) * share);
-    return limit ? std::max<std::uint64_t>(bytes, 1) : 0;
   }
   // Every discipline counts each packet in when it begins to wait, and out when it ceases to, with
   // the class and the length that it waits with.

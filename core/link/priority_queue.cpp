@@ -10,11 +10,7 @@ PriorityQueue::PriorityQueue(SendingPort& port, const LinkConfig& config)
       control_share_(config.control_share),
       data_limit_(config.data_limit),
       control_limit_(config.control_limit),
-      red_{config.ecn_low, config.ecn_high, config.ecn_share},
-      trim_{config.trim_dscp, config.trim_size, config.trim_fix_lengths},
-      whole_data_limit_(data_limit_),
-      whole_control_limit_(control_limit_),
-      whole_red_(red_) {}
+      marks_(config) {}
 
 std::span<const std::string_view> PriorityQueue::drop_names() const {
   static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full",
@@ -31,8 +27,8 @@ Offer PriorityQueue::cut_or_drop(PacketPtr packet, Picoseconds now) {
     }
     if (trim_coin_) cut_instead(packet);
     // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
-    if (can_trim(*packet, trim_)) {
-      if (!trim(*packet, trim_)) {
+    if (const TrimOptions& as = marks_.trim(*packet); can_trim(*packet, as)) {
+      if (!trim(*packet, as)) {
         port_.drop(kQueueFull, *packet, now);
         return Offer::dropped;
       }
@@ -95,11 +91,10 @@ bool PriorityQueue::holds_from(std::uint16_t ingress) const {
   return false;
 }
 
-void PriorityQueue::set_share(double share) {
-  data_limit_ = share_of(whole_data_limit_, share);
-  control_limit_ = share_of(whole_control_limit_, share);
-  red_.low = share_of(whole_red_.low, share);
-  red_.high = share_of(whole_red_.high, share);
+void PriorityQueue::set_share(double share, const LinkConfig& whole) {
+  data_limit_ = share_of(whole.data_limit, share);
+  control_limit_ = share_of(whole.control_limit, share);
+  marks_.set_share(share, whole);
 }
 
 }  // namespace loomnet

@@ -12,8 +12,7 @@
 #include "link/control_share.hpp"
 #include "link/link_config.hpp"
 #include "link/port_queue.hpp"
-#include "link/red.hpp"
-#include "packet/trim.hpp"
+#include "link/port_marks.hpp"
 
 namespace loomnet {
 
@@ -28,7 +27,7 @@ class PriorityQueue final : public PortQueue {
   Offer enqueue(PacketPtr packet, Picoseconds now) override;
   PacketPtr dequeue(Picoseconds now) override;
   PacketPtr remove() override;
-  void set_share(double share) override;
+  void set_share(double share, const LinkConfig& whole) override;
 
   bool pausable() const override { return true; }
   void hold_data(bool held) override { held_ = held; }
@@ -60,12 +59,8 @@ class PriorityQueue final : public PortQueue {
   std::uint64_t data_bytes_ = 0;  // of all classes but control
   ControlShare control_share_;
   std::uint64_t data_limit_, control_limit_;
-  RedMarker red_;
+  PortMarks marks_;
   std::array<PacketFifo, kQueueClasses> queues_;
-  TrimOptions trim_;
-  // As configured, for set_share().
-  std::uint64_t whole_data_limit_, whole_control_limit_;
-  RedMarker whole_red_;
 };
 
 // The three below run for every packet that waits: inline, so that the default port pays no call.
@@ -101,7 +96,7 @@ class PriorityQueue final : public PortQueue {
     data_bytes_ -= packet->wire_length;
     if (buffer_) buffer_->give(*packet);
     control_share_.sent_data(packet->wire_length, data_bytes_ > 0);
-    if (packet->ect && red_.marks(data_before, port_.random)) port_.mark(*packet);
+    if (packet->ect && marks_.red(*packet).marks(data_before, port_.random)) port_.mark(*packet);
   }
   return packet;
 }

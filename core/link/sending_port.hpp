@@ -44,6 +44,14 @@ struct LinkCounters {
     for (std::size_t i = 0; i < queue_drop_names.size(); ++i) see(queue_drop_names[i], queue_drops[i]);
     for (std::size_t i = 0; i < kWireDrops; ++i) see(kWireDropNames[i], wire_drops[i]);
   }
+  // Whether anything has been counted.
+  bool used() const {
+    std::uint64_t found = packets | bytes | trimmed | marked | duplicated | max_queue | pauses | pause_expiries;
+    found |= static_cast<std::uint64_t>(paused.count);
+    for (const std::uint64_t n : wire_drops) found |= n;
+    for (const std::uint64_t n : queue_drops) found |= n;
+    return found != 0;
+  }
   // Packets dropped for the reason of this name; 0 where the port has none such.
   std::uint64_t drops(std::string_view reason) const {
     std::uint64_t found = 0;

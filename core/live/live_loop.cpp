@@ -10,6 +10,7 @@
 
 #include "ebpf/metadata.h"
 #include "live/priority.hpp"
+#include "switch/loaded/guarded_call.hpp"
 
 namespace loomnet {
 namespace {
@@ -140,7 +141,12 @@ void LiveLoop::run() {
   pass_wall_ = wall_nanoseconds();
   awake_since_ = pass_wall_;
   while (!stopping_) {
-    const bool worked = pass();
+    bool worked = false;
+    try {
+      worked = still_ ? commands_.run() : pass();
+    } catch (const ProgramFault& fault) {
+      stand_still(fault.what());
+    }
     const std::int64_t ended = wall_nanoseconds();
     window_[Stage::pass].record(emulated(ended - pass_wall_));
     if (fifo_ && ended - awake_since_ > config_.awake_limit_ns) {
@@ -158,6 +164,15 @@ void LiveLoop::run() {
     from_hosts_.clear();
   }
   commands_.close();
+}
+
+// Its packet is gone, and its code may have written anywhere: commands are all that the loop still serves.
+void LiveLoop::stand_still(const std::string& fault) {
+  still_ = true;
+  returned_.clear();
+  from_hosts_.clear();
+  const std::lock_guard lock(fault_guard_);
+  fault_ = fault;
 }
 
 bool LiveLoop::pass() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -76,6 +77,12 @@ class LiveLoop final : public KernelGate {
   // Ends the loop: waits up to 100 ms for packets in the kernel, joins. Idempotent.
   void stop();
   bool running() const { return thread_.joinable(); }
+  // What a loaded switch program has done wrong (ProgramFault); nothing: none has. From then on no packet moves.
+  // Any thread.
+  std::string program_fault() const {
+    const std::lock_guard lock(fault_guard_);
+    return fault_;
+  }
   // The kernel's id of the loop's thread; 0 before the thread runs.
   pid_t thread_id() const { return thread_id_.load(); }
   const LiveClock& clock() const { return clock_; }
@@ -140,6 +147,7 @@ class LiveLoop final : public KernelGate {
   void darken_hosts();
   void run();
   bool pass();
+  void stand_still(const std::string& fault);
   void offer_returned();
   void catch_up(Picoseconds now);
   bool receive_all(Picoseconds instant);
@@ -190,6 +198,9 @@ class LiveLoop final : public KernelGate {
   std::int64_t next_housekeeping_ = 0;
   std::uint64_t passes_ = 0;
   std::string scheduling_ = "not started";
+  bool still_ = false;  // a program has failed
+  mutable std::mutex fault_guard_;
+  std::string fault_;
   std::vector<LiveFabric::PortLosses> losses_before_;  // per port, at construction
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
   std::vector<std::uint64_t> unreported_before_;    // … and likewise

@@ -18,10 +18,16 @@ thread_local std::string log_text;
 
 int keep(libbpf_print_level level, const char* format, va_list arguments) {
   if (level == LIBBPF_DEBUG) return 0;
-  char line[4096];
-  const int size = std::vsnprintf(line, sizeof line, format, arguments);
+  // A verifier's log comes as one text, of some MiB where the program is long.
+  va_list again;
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
   if (size <= 0) return size;
-  log_text += line;
+  std::string text(static_cast<std::size_t>(size) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  text.pop_back();
+  log_text += text;
   if (log_text.size() > kKept) log_text.erase(0, log_text.size() - kKept);
   return size;
 }

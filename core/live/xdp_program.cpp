@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "live/loaded_object.hpp"
 #include "switch_objects.hpp"
 
 namespace loomnet {
@@ -53,10 +54,11 @@ XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
     throw std::invalid_argument("an XDP switch has 1 to " + std::to_string(LN_MAX_XDP_PORTS) +
                                 " ports, not " + std::to_string(ports_));
   }
-  const std::span<const std::uint8_t> elf = switch_object(kind.name);
+  const std::span<const std::uint8_t> elf = kind.loaded ? kind.kernel_object : switch_object(kind.name);
   if (elf.empty()) throw std::invalid_argument(in(kind) + " has no build for the kernel");
   object_.reset(bpf_object__open_mem(elf.data(), elf.size(), nullptr));
   if (!object_) throw LiveError("open " + in(kind), errno);
+  if (kind.loaded) check_loaded_parts(object_.get(), std::string(kind.name));
   set_section(object_.get(), kind, ".rodata.config", kind.config(settings));
   ln_settings clock{};
   clock.seed = seed_;
@@ -80,6 +82,7 @@ XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
     bpf_map__set_max_entries(rows, std::max(egress_lots_[i].rows, 1u));
   }
   if (const int error = bpf_object__load(object_.get())) throw LiveError("load " + in(kind), -error);
+  if (kind.loaded) check_loaded_code(object_.get(), std::string(kind.name));
   program_ = bpf_program__fd(bpf_object__find_program_by_name(object_.get(), "ln_switch"));
   tables_ = map("ln_tables");
   counters_ = map("ln_counters");

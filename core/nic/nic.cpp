@@ -21,7 +21,7 @@ Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, P
 
 Nic::~Nic() = default;
 
-void Nic::set_transport(std::unique_ptr<Transport> transport) {
+void Nic::set_transport(std::unique_ptr<Transport> transport, std::uint8_t number) {
   const std::string name(transport->name());
   std::unique_ptr<Transport>* same = nullptr;
   for (auto& other : transports_) {
@@ -39,6 +39,7 @@ void Nic::set_transport(std::unique_ptr<Transport> transport) {
     *same = std::move(transport);
   } else {
     transports_.push_back(std::move(transport));
+    carriers_.push_back(number);
   }
   transport_ = transports_.front().get();
   find_alone();
@@ -129,6 +130,13 @@ void Nic::renew(QpNumber qp, Picoseconds now) {
   Transport& by = connected_by(qp, "renew");
   now_ = now;
   by.on_renew(qp, now);
+  settle(now);
+}
+
+void Nic::set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {
+  Transport& by = connected_by(qp, "set_limits");
+  now_ = now;
+  by.on_limits(qp, part, set, now);
   settle(now);
 }
 
@@ -317,6 +325,7 @@ Pulled Nic::pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now) {
   Pulled best = Pulled::idle();
   for (std::size_t n = transports_.size(); n > 0; --n) {
     Pulled pulled = transports_[turn]->pull(port, queue, now);
+    if (pulled.packet) pulled.packet->carrier = carriers_[turn];
     turn = static_cast<std::uint8_t>((turn + 1) % transports_.size());
     if (pulled.packet) return pulled;
     if (pulled.kind == Pulled::Kind::not_before &&
@@ -332,6 +341,7 @@ PacketPtr Nic::next_packet(PlanePort port, Picoseconds now) {
   Picoseconds not_before = kNever;
   const auto pull = [&](QueueClass queue) -> PacketPtr {
     Pulled pulled = alone_ ? transport_->pull(port, queue, now) : pull_in_turn(port, queue, now);
+    if (alone_ && pulled.packet) pulled.packet->carrier = carriers_.front();
     if (pulled.kind == Pulled::Kind::not_before && pulled.not_before < not_before) {
       not_before = pulled.not_before;
     }

@@ -46,7 +46,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void attach(PlanePort port, HalfLink& egress) { ports_.at(port).egress = &egress; }
   // Adds a transport. It takes the place of one of the same name, which must have no queue pairs.
   // Throws std::invalid_argument where two transports have the same protocol.
-  void set_transport(std::unique_ptr<Transport> transport);
+  // `number`: what its packets have as Packet::carrier.
+  void set_transport(std::unique_ptr<Transport> transport, std::uint8_t number = 0);
   // The sink to construct the transport with.
   TransportSink& sink() { return *this; }
   Transport* transport() { return transport_; }  // the first; null: none
@@ -84,6 +85,10 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);
   // As Transport::on_renew.
   void renew(QpNumber qp, Picoseconds now);
+  // As Transport::ahead.
+  bool ahead(QpNumber qp) { return carrier_of(qp).ahead(qp); }
+  // As Transport::on_limits.
+  void set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now);
   // As Transport::on_trees.
   void set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now);
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
@@ -108,6 +113,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   WorkMeter& meter(JobId job = {}) { return clients_.job(job).meter; }
   const NicCounters& counters() const { return counters_; }
   const std::vector<TransportEvent>& events() const { return log_; }
+  std::uint64_t timeouts() const { return timeouts_; }  // events rto, those that are not kept included
   std::size_t held() const;
   void clear();
 
@@ -134,6 +140,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void complete(const Completion& completion) override { completions_.push_back(completion); }
   void arrived(const Arrival& arrival) override { arrivals_.push_back(arrival); }
   void event(const TransportEvent& event) override {
+    timeouts_ += event.kind == EventKind::rto;
     if (log_.size() < kMostEvents) {
       log_.push_back(event);
     } else {
@@ -172,6 +179,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   bool alone_ = false;              // one transport and no local link: nothing to choose per packet
   MemoryRegions regions_;
   std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::uint8_t> carriers_;  // Packet::carrier, of each of them
   std::unique_ptr<LocalLink> local_;
   std::unique_ptr<LaterQueuePairs> later_;  // null: none waits
   NicClients clients_;
@@ -181,6 +189,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   std::vector<Arrival> arrivals_;
   NicCounters counters_;
   std::vector<TransportEvent> log_;
+  std::uint64_t timeouts_ = 0;
 };
 
 }  // namespace loomnet

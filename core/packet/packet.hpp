@@ -48,7 +48,8 @@ class PacketPool;
 struct alignas(128) Packet {
   Packet* next = nullptr;       // intrusive queues; free list of the pool
   PacketPool* pool = nullptr;
-  std::uint64_t uid = 0;        // unique in a run, from 1
+  std::uint64_t uid : 56 = 0;     // unique in a run, from 1
+  std::uint64_t carrier : 8 = 0;  // number of its transport among transports(), from 1; 0: of a kernel
   Picoseconds ideal{};          // when it should be here by its path's models alone
   Payload payload;
   std::uint32_t wire_length = 0;  // Ethernet frame without FCS; drives all timing
@@ -140,6 +141,7 @@ inline PacketPtr PacketPool::allocate() {
   ++outstanding_;
   p->next = nullptr;
   p->uid = next_uid_++;
+  p->carrier = 0;
   p->ideal = Picoseconds{};
   p->flow = p->wire_length = p->message = 0;
   p->ingress = p->header_length = 0;

@@ -107,6 +107,7 @@ std::uint64_t PanelDevice::change(std::span<const CrossConnect> remove, std::spa
     in_[a].peer = next[a];
     in_[a].generation = generation_;
     if (next[a] >= 0) out_[static_cast<std::size_t>(next[a])].peer = a;
+    if (patches_.size() < kMostPatches) patches_.push_back({now, a, next[a]});
   }
   Picoseconds lasts;
   for (std::size_t i = 0; i < darkened.size(); ++i) {

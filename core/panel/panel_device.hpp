@@ -68,8 +68,18 @@ struct DeviceEvent {
   friend bool operator==(const DeviceEvent&, const DeviceEvent&) = default;
 };
 
+// An ingress port's cross-connect, from a request on; `peer`: the egress port, -1 for none. A status does not say it:
+// a panel without a dark time changes circuits and stays tuned.
+struct Patch {
+  Picoseconds at;
+  Port ingress = 0;
+  std::int32_t peer = -1;
+  friend bool operator==(const Patch&, const Patch&) = default;
+};
+
 class PanelDevice {
  public:
+  static constexpr std::size_t kMostPatches = 100'000;
   static constexpr std::size_t kMaxPorts = 1024;  // as SONiC's design has it
 
   // Throws std::invalid_argument.
@@ -99,6 +109,8 @@ class PanelDevice {
   // Records the changes that have happened until now as events.
   void advance(Picoseconds now);
   std::vector<DeviceEvent> take_events() { return std::exchange(events_, {}); }
+  // All changes of cross-connects since the device was made, oldest first; of more than kMostPatches the first.
+  const std::vector<Patch>& patches() const { return patches_; }
 
   // --- state --------------------------------------------------------------------------------------------
   std::size_t ports() const { return in_.size(); }
@@ -153,6 +165,7 @@ class PanelDevice {
   using Due = std::pair<Picoseconds, Port>;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::vector<DeviceEvent> events_;
+  std::vector<Patch> patches_;
 };
 
 }  // namespace loomnet::panel

@@ -22,6 +22,9 @@ namespace loomnet {
 //   config(settings) -> Config; tables(batch, ports) -> what its lookups read, unique_ptr<const Tables>;
 //   pack(forward, rows) -> TableBatch, where it has rows of its own; kernel_rows(batch, ports) -> KernelRows;
 //   ingress(config, host, packet, meta) -> ln_verdict.
+// A Logic of many programs, as core/switch/loaded has one, gives name(config), needs(config) and
+// own_counters(settings) in place of the constants.
+// StateMemory, a type, where its rows lie in other memory than the heap.
 // With an egress hook also what egress_side.hpp says.
 template <typename Logic>
 class CProgram final : public SwitchProgram {
@@ -38,18 +41,34 @@ class CProgram final : public SwitchProgram {
       throw std::invalid_argument("a switch has 1 to " + std::to_string(kMost) + " ports, not " +
                                   std::to_string(settings.ports));
     }
-    names_ = Logic::own_counters();
+    if constexpr (requires { Logic::own_counters(settings); }) {
+      names_ = Logic::own_counters(settings);
+    } else {
+      names_ = Logic::own_counters();
+    }
     own_ = static_cast<std::uint32_t>(names_.size());
     append_host_counters(names_);
     rows_.resize(settings.ports + 1);
     const std::size_t bytes = std::size_t{layout_.rows} * layout_.row_bytes;
-    state_lines_.resize((bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine));
-    if (bytes != 0) state_bytes_ = {state_lines_[0].bytes, bytes};
+    state_memory_ = StateMemory(bytes);
+    if (bytes != 0) state_bytes_ = {state_memory_.data(), bytes};
     state_ = {state_bytes_.data(), layout_.row_bytes, layout_.rows};
   }
 
-  std::string_view name() const override { return Logic::kName; }
-  ProgramNeeds needs() const override { return Logic::kNeeds; }
+  std::string_view name() const override {
+    if constexpr (requires { Logic::name(config_); }) {
+      return Logic::name(config_);
+    } else {
+      return Logic::kName;
+    }
+  }
+  ProgramNeeds needs() const override {
+    if constexpr (requires { Logic::needs(config_); }) {
+      return Logic::needs(config_);
+    } else {
+      return Logic::kNeeds;
+    }
+  }
 
   // Header bytes alone; the host calls ingress_view().
   Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
@@ -203,6 +222,30 @@ class CProgram final : public SwitchProgram {
     return Verdict::drop(static_cast<std::uint16_t>(own_ + which));
   }
 
+  // Rows may be laid out by cache line.
+  class Lines {
+   public:
+    Lines() = default;
+    explicit Lines(std::size_t bytes) : lines_((bytes + sizeof(Line) - 1) / sizeof(Line)) {}
+    std::uint8_t* data() { return lines_[0].bytes; }
+
+   private:
+    struct alignas(64) Line {
+      std::uint8_t bytes[64];
+    };
+    std::vector<Line> lines_;
+  };
+  template <typename L>
+  struct StateMemoryOf {
+    using Type = Lines;
+  };
+  template <typename L>
+    requires requires { typename L::StateMemory; }
+  struct StateMemoryOf<L> {
+    using Type = typename L::StateMemory;
+  };
+  using StateMemory = typename StateMemoryOf<Logic>::Type;
+
   struct NoEgress {
     NoEgress(const Config&, const ProgramSettings&) {}
     void set_tables(const Tables*) {}
@@ -224,11 +267,7 @@ class CProgram final : public SwitchProgram {
   std::vector<std::string_view> names_;
   std::uint32_t own_ = 0;  // counters of the program's own, "received" included
   std::vector<Row> rows_;  // by ingress port; the last one: ports we do not have
-  // Rows may be laid out by cache line.
-  struct alignas(64) CacheLine {
-    std::uint8_t bytes[64];
-  };
-  std::vector<CacheLine> state_lines_;
+  StateMemory state_memory_;
   std::span<std::uint8_t> state_bytes_;  // of them, the rows'
   ln_state state_{};
   std::shared_ptr<const TableBatch> batch_;

@@ -90,7 +90,7 @@ void append_host_counters(std::vector<std::string_view>& names) {
 
 ProgramSettings checked_settings(const ProgramKind& kind, std::size_t ports, std::uint64_t seed,
                                  const ProgramOptions& given) {
-  ProgramSettings settings{ports, seed, {}};
+  ProgramSettings settings{ports, seed, {}, kind.loaded};
   for (const ProgramOption& option : kind.options) {
     settings.options.emplace(option.name, option.fallback);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -19,7 +20,8 @@
 
 namespace loomnet {
 
-struct ForwardBatch;  // switch/forward, of which each program's tables are
+struct ForwardBatch;   // switch/forward, of which each program's tables are
+struct LoadedProgram;  // switch/loaded, a program that was compiled when Loomnet ran
 
 using ProgramValue = std::variant<bool, std::int64_t, double, std::string>;
 using ProgramOptions = std::map<std::string, ProgramValue>;
@@ -40,6 +42,7 @@ struct ProgramSettings {
   // for all, the leaf's ECMP choice fixes the spine's.
   std::uint64_t seed = 0;
   ProgramOptions options;  // checked: every option of the kind, with its type
+  const LoadedProgram* loaded = nullptr;  // the kind's
 };
 
 // Rows of the kernel's one hash map: keys[i] belongs to values[i * value_bytes] on.
@@ -78,6 +81,8 @@ struct ProgramKind {
   std::shared_ptr<const TableBatch> (*pack)(const ForwardBatch& forward, const ProgramRows& rows) = nullptr;
   // A batch as rows for the kernel. Throws std::invalid_argument for one that does not fit the switch.
   KernelRows (*kernel_rows)(const TableBatch&, std::size_t ports) = nullptr;
+  const LoadedProgram* loaded = nullptr;  // null: a program of Loomnet's own
+  std::span<const std::uint8_t> kernel_object;  // a loaded program's; empty: it was not compiled for the kernel
 };
 
 // All of the kind's options: the given ones, and for each other one its fallback. Throws

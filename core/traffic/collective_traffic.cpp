@@ -229,7 +229,7 @@ class CollectiveTraffic::Member final {
     job_.delivered_bytes_ += result.received.delivered;
     check();
     iterations_.push_back({began_, now});
-    if (rank_ == 0) job_.network_.events().iteration_ended();
+    job_.through(rank_);
     const std::size_t k = iterations_.size() - 1;
     const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
     // All ranks take part in a repeat or none: the rank that is first through one decides whether
@@ -320,6 +320,24 @@ void CollectiveTraffic::start() {
 
 const std::vector<CollectiveTraffic::Iteration>& CollectiveTraffic::iterations(JobRank rank) const {
   return members_.at(rank)->iterations();
+}
+
+void CollectiveTraffic::through(JobRank rank) {
+  const Iteration last = members_[rank]->iterations().back();
+  if (config_.collective != Collective::broadcast) {
+    if (rank != 0) return;
+    iterations_.push_back(last);
+  } else {
+    // The root receives nothing, and a transport that buffers ends its sends at once: it may be rounds ahead.
+    const std::size_t number = members_[rank]->iterations().size() - 1;
+    const std::size_t ahead = number - iterations_.size();
+    if (through_.size() <= ahead) through_.resize(ahead + 1);
+    if (++through_[ahead] < members_.size()) return;
+    through_.pop_front();
+    const Picoseconds begin = members_[0]->iterations()[number].begin;
+    iterations_.push_back({number > 0 ? std::max(begin, iterations_.back().end) : begin, last.end});
+  }
+  network_.events().iteration_ended();
 }
 
 void CollectiveTraffic::on_event(std::uint64_t what, Picoseconds now) {

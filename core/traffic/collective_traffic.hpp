@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,6 +79,9 @@ class CollectiveTraffic final : public EventHandler {
   Picoseconds ended() const { return ended_; }  // when the last rank was through so far
   // Repeats of rank r, in order.
   const std::vector<Iteration>& iterations(JobRank rank) const;
+  // Repeats of the job, one after the other: rank 0's; of a broadcast, whose rank 0 receives nothing, each until
+  // all ranks are through.
+  const std::vector<Iteration>& iterations() const { return iterations_; }
   // Elements that differed from the expected result, over all ranks and repeats (payload only).
   std::uint64_t wrong() const { return wrong_; }
   // Payload bytes that the ranks' finished repeats were sent, and those of them that arrived.
@@ -102,6 +106,8 @@ class CollectiveTraffic final : public EventHandler {
   // Event: kRelease | channel << 32 | rank, a rank's computing between two ring steps is over; else a rank's
   // number: its next repeat begins.
   static constexpr std::uint64_t kRelease = 1ull << 63;
+  void through(JobRank rank);  // a rank has finished a repeat
+
   Network& network_;
   CollectiveTrafficConfig config_;
   StagingLayout layout_;
@@ -109,6 +115,8 @@ class CollectiveTraffic final : public EventHandler {
   SummedValues values_;  // of sums in the network
   ObjectId id_;
   std::vector<std::unique_ptr<Member>> members_;
+  std::vector<Iteration> iterations_;
+  std::deque<std::size_t> through_;  // ranks that have finished each repeat that others have not
   std::uint32_t rounds_;  // repeats that begin: `repeat`, or fewer because of `stop`
   std::uint32_t decided_ = 0;  // repeats after which it has been decided whether another begins
   std::size_t finished_ = 0;

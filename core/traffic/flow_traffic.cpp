@@ -149,7 +149,7 @@ void FlowTraffic::start() {
 void FlowTraffic::launch(std::size_t index, Picoseconds start) {
   Flow& flow = flows_[index];
   flow.result = results_.size();
-  flow.posted = flow.writes = 0;
+  flow.posted = flow.writes = flow.ended_writes = 0;
   flow.open = true;
   flow.told = false;
   began_ = std::min(began_, start);
@@ -197,6 +197,7 @@ void FlowTraffic::begin(std::size_t index, Picoseconds now) {
   active_.push_back(index);
   client(config.source).meter().begin(now);
   client(config.destination).meter().begin(now);
+  if (config.until != kNever) return refill(index, now);
   for (std::uint32_t i = 0; i < config.depth; ++i) pump(index, now);
 }
 
@@ -211,7 +212,7 @@ std::vector<std::size_t> FlowTraffic::under_way() const {
 void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   Flow& flow = flows_[index];
   const FlowConfig& config = flow.config;
-  if (!flow.open || flow.posted >= config.bytes) return;
+  if (!flow.open || flow.posted >= config.bytes || now >= config.until) return;
   const std::uint64_t number = flow.writes++;
   const std::uint64_t offset = number % config.depth * config.message;
   WorkRequest request;
@@ -245,6 +246,17 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   client(config.source).nic().post(config.qp, request, now);
 }
 
+// For a flow with a lifetime. Bytes that are posted when its time is over are still sent, so it keeps few of them
+// posted and unsent.
+void FlowTraffic::refill(std::size_t index, Picoseconds now) {
+  Flow& flow = flows_[index];
+  Nic& nic = client(flow.config.source).nic();
+  while (flow.open && flow.posted < flow.config.bytes && now < flow.config.until &&
+         flow.writes - flow.ended_writes < flow.config.depth && !nic.ahead(flow.config.qp)) {
+    pump(index, now);
+  }
+}
+
 void FlowTraffic::completed(std::size_t index, const Completion& completion, Picoseconds now) {
   Flow& flow = flows_[index];
   if (!flow.open) return;
@@ -265,7 +277,10 @@ void FlowTraffic::completed(std::size_t index, const Completion& completion, Pic
       steps_.add({flow.config.rank, 0, static_cast<std::uint32_t>(before / of_step), now});
     }
   }
-  if (result.completed >= flow.config.bytes) return close(index, Status::ok, now);
+  ++flow.ended_writes;
+  const bool over = now >= flow.config.until && result.completed == flow.posted;
+  if (over || result.completed >= flow.config.bytes) return close(index, Status::ok, now);
+  if (flow.config.until != kNever) return refill(index, now);
   pump(index, now);
 }
 
@@ -342,13 +357,14 @@ void FlowTraffic::look_at_order(Picoseconds now) {
 // then goes back to the order of time.
 Picoseconds FlowTraffic::earliest_end(Picoseconds now) const {
   std::map<NodeId, Load> loads;
+  double longest = 0;  // seconds
   for (const Flow& flow : flows_) {
+    if (flow.config.until != kNever) continue;  // it may end by its time, before its bytes are sent
     const std::uint64_t left = flow.open ? flow.config.bytes - flow.posted : 0;
     if (left == 0 || flow.config.source == flow.config.destination) continue;
     loads[flow.config.source].out += left;
     loads[flow.config.destination].in += left;
   }
-  double longest = 0;  // seconds
   for (const auto& [host, load] : loads) {
     for (const bool out : {true, false}) {
       const double rates = port_rates(network_, host, out);

@@ -31,6 +31,8 @@ struct FlowConfig {
   std::uint32_t steps = 0;
   std::uint16_t rank = 0, ranks = 0;
   std::optional<RingClaim> claim = std::nullopt;  // of a flow with steps
+  // The flow posts nothing at this time or later, and ends when the posted bytes are acknowledged.
+  Picoseconds until = kNever;
 };
 
 struct FlowResult {
@@ -94,7 +96,7 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
     std::uint32_t key = 0;  // region at the destination
     std::size_t result = 0;  // of this round
     std::uint64_t posted = 0;
-    std::uint64_t writes = 0;  // posted
+    std::uint64_t writes = 0, ended_writes = 0;  // posted, completed
     std::vector<std::uint8_t> from, to;
     std::size_t place = 0;  // in active_
     bool open = false, told = true;  // launched and not closed; its destination knows that it has closed
@@ -112,6 +114,7 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   bool launch_round(Picoseconds begin);
   void begin(std::size_t flow, Picoseconds now);
   void pump(std::size_t flow, Picoseconds now);
+  void refill(std::size_t flow, Picoseconds now);
   void completed(std::size_t flow, const Completion& completion, Picoseconds now);
   void close(std::size_t flow, Status status, Picoseconds now);
   void tell(std::size_t flow);

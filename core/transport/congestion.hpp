@@ -3,6 +3,7 @@
 // sender reads as plain values. A packet sent costs no virtual call, an acknowledgement one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "clock/time.hpp"
+#include "transport/limits_set.hpp"
 #include "transport/observer.hpp"
 #include "transport/options.hpp"
 
@@ -18,8 +20,9 @@ namespace loomnet {
 
 inline constexpr std::uint64_t kNoLimit = ~0ull;
 
-// What a sender obeys: the transport owns the object, the control writes it. Bytes are counted as the
-// transport charges them: of the stream (TCP), of payload and headers (MRC), on the wire (RoCE).
+// What a sender obeys: the transport owns the object, the control writes it. The window counts bytes as the
+// transport charges them: of the stream, in which 32 bytes precede each message (TCP), of payload and headers
+// (MRC), of payload, each packet as a full one (RoCE). Traits::counts_payload says otherwise.
 struct FlowLimits {
   std::uint32_t mss = 0;               // bytes of a full packet's payload
   std::uint64_t cwnd = 0;              // bytes that may be in flight
@@ -31,6 +34,27 @@ struct FlowLimits {
   std::uint64_t sent = 0;              // bytes since the flow began, retransmissions too
   bool in_slow_start() const { return cwnd < ssthresh; }
 };
+
+// Pacing rates that a sender may have beside 0, in bits per second: from the first, below the second.
+inline constexpr double kLeastPacing = 1, kPacingBound = 0x1p63;
+
+// Writes the given limits over those of the control.
+inline void set_limits(FlowLimits& limits, const LimitsSet& set) {
+  if (set.cwnd) {
+    limits.cwnd = std::max<std::uint64_t>(*set.cwnd, limits.mss);
+    limits.cwnd_most = std::max(limits.cwnd_most, limits.cwnd);
+  }
+  if (set.pacing_rate) limits.pacing_rate = std::max(*set.pacing_rate, 0.0);
+}
+
+// When the next packet may leave after a change of the pacing rate. The wait until then is the time that bytes already
+// sent take at the rate, so what is left of it changes with the rate. A wait that began without pacing stays.
+inline Picoseconds repaced(Picoseconds until, Picoseconds now, double before, double after) {
+  if (until <= now || before <= 0 || after == before) return until;
+  if (after <= 0) return now;
+  const double left = static_cast<double>((until - now).count) * before / after;
+  return now + Picoseconds{static_cast<std::int64_t>(std::min(left, 9e18 - static_cast<double>(now.count)))};
+}
 
 // Everything measured up to and by one acknowledgement. A transport fills what it gives (Signals).
 struct AckSample {
@@ -96,6 +120,8 @@ struct FlowContext {
   Picoseconds base_rtt = kNever;     // of a full packet on an idle path; kNever: unknown
   Picoseconds network_rtt = kNever;  // the fabric's longest; kNever: unknown
   Picoseconds rtt_step{};            // AckSample::rtt may be less than the round trip by up to this
+  Picoseconds ack_wait{};            // of an acknowledgement behind a full packet on each link; 0: unknown
+  std::uint32_t overhead = 0;        // bytes that a full packet is charged beside its payload
   bool trimming = false;             // switches trim what does not fit
   std::uint64_t seed = 0, stream = 0;  // of the run, and the flow's own
 };
@@ -130,8 +156,13 @@ class CongestionControl {
     bool owns_window = false;   // on_ack alone sets the window, in recovery too (TCP: no PRR, no reaction to ECE)
     bool accurate_ecn = false;  // ECN per packet: ECE mirrors CE, every packet is ECT (RFC 8257)
     bool sees_acks = true;      // false: on_ack is never called
+    bool shows_rtt = false;  // without on_ack, too, round trips are measured: for those that set its limits
     bool lazy = false;  // on_tick is called by the first packet sent after next_tick, by no timer
     bool notified = true;  // false: the receiver sends it no notifications (RoCE's CNPs)
+    // Samples and events count bytes of messages alone, and so does the window where the transport counts
+    // headers: plug-ins, which shall work alike over all transports. The built-in controls have the
+    // arithmetic of their publications, each over its own transport.
+    bool counts_payload = false;
   };
 
   CongestionControl(FlowLimits& limits, Traits traits) : traits(traits), limits_(limits) {}

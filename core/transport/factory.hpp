@@ -32,7 +32,10 @@ struct TransportKind {
   std::vector<OptionPreset> presets;  // that its option "preset" names
   Signals gives = 0;                // to a congestion control
   bool has_congestion_control = false;
+  bool of_kernels = false;  // packets of a host's kernel are marked on links as this one's
   bool joins_pairs = true;  // false: its queue pairs are of groups (QpConfig::group)
+  // What switches write into packets of its that they trim, and the last hop of its own; 0: they trim none.
+  std::uint8_t trim_dscp = 0, trim_dscp_last_hop = 0;
   std::vector<PacketLabeler> labelers;
   // Throws std::invalid_argument naming the option that is unknown, of a wrong type or out of range.
   std::function<std::unique_ptr<Transport>(const TransportContext&, const OptionValues&)> make;
@@ -46,6 +49,10 @@ class TransportFactory {
   // Throws std::invalid_argument listing the names there are.
   const TransportKind& kind(std::string_view name) const;
   const std::vector<TransportKind>& kinds() const { return kinds_; }
+  // Its place among kinds(), from 1, as Packet::carrier has it. Throws as kind().
+  std::uint8_t number(std::string_view name) const {
+    return static_cast<std::uint8_t>(&kind(name) - kinds_.data() + 1);
+  }
 
  private:
   std::vector<TransportKind> kinds_;

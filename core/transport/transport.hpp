@@ -19,6 +19,7 @@
 #include "packet/frame_protocol.hpp"
 #include "packet/missing.hpp"
 #include "packet/packet.hpp"
+#include "transport/limits_set.hpp"
 #include "transport/observer.hpp"
 
 namespace loomnet {
@@ -199,6 +200,7 @@ struct TransportEvent {
   QpNumber qp;
   std::uint32_t value;
   Picoseconds at;
+  Picoseconds waited{};  // of rto: for how long the sender had waited for an acknowledgement
 };
 
 // Where a transport's results go; the NIC implements it. Calls are plain and cheap: the NIC
@@ -257,12 +259,20 @@ class Transport {
   virtual void on_renew(QpNumber, Picoseconds) {
     throw std::invalid_argument("transport " + std::string(name()) + ": a queue pair does not begin anew");
   }
+  // Sets limits of a sender; its congestion control goes on from them. `part`:
+  // as state() has it. Throws std::invalid_argument where the sender obeys no such limit.
+  virtual void on_limits(QpNumber, std::size_t /*part*/, const LimitsSet&, Picoseconds) {
+    throw std::invalid_argument("transport " + std::string(name()) + ": nobody sets its senders' limits");
+  }
   virtual void on_deadline(Picoseconds now) = 0;
   // The port's link is free for a packet of this class: control is asked before data.
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;
   // When on_deadline wants to be called; kNever if not. Re-read after every call into the transport.
   virtual Picoseconds next_deadline() const = 0;
   // True while any request is neither completed nor failed (deadlock checks, goodput intervals).
+  // Requests of a queue pair that nothing has been sent of hold as many bytes as are in flight, and 64 KiB: a client
+  // that wants to stop soon posts no more. False where the transport does not say.
+  virtual bool ahead(QpNumber) const { return false; }
   virtual bool outstanding() const = 0;
   // Packets it keeps (a conservation sum counts them); release() lets go of them at the run's end.
   virtual std::size_t held() const { return 0; }

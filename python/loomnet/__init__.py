@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
+    from loomnet.base.explained import explain as explain
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from loomnet.sweeps.sweep import sweep as sweep
     from loomnet.systems import cost as cost
     from loomnet.systems.mixnet.fabric import mixnet as mixnet
+    from loomnet.worlds.world import World as World
 
     # A scenario's parameter `rate: ln.Rate = "400 Gb/s"` is a string to its caller, and a Rate when
     # the function runs. Any lets type checkers take the string and still complete a Rate's names.
@@ -76,6 +78,7 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
+    "base.explained": ("explain",),
     "fabrics.model": ("Fabric",),
     "fabrics.networkx_graph": ("from_networkx",),
     "fabrics.ecn": ("Ecn",),
@@ -110,6 +113,7 @@ _HOMES = {
     "results.comparison": ("compare",),
     "results.baselines": ("assert_matches",),
     "sweeps.sweep": ("sweep",),
+    "worlds.world": ("World",),
     "systems.mixnet.fabric": ("mixnet",),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
@@ -132,10 +136,13 @@ if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every na
         elif name in _EXPORTS:
             value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
         else:
+            if name.startswith("_"):  # which Python itself asks for
+                raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
+            from loomnet.base.errors import UnknownAttributeError
             from loomnet.base.names import did_you_mean
 
-            hint = "" if name.startswith("_") else did_you_mean(name, __all__)
-            raise AttributeError(f"module 'loomnet' has no attribute {name!r}{hint}")
+            raise UnknownAttributeError(
+                f"module 'loomnet' has no attribute {name!r}{did_you_mean(name, __all__)}")
         globals()[name] = value
         return value
 

@@ -49,7 +49,7 @@ def rates(lab: ln.Lab, rate: ln.Rate = "100 Gb/s", delay: ln.Time = "1 us",
     check_loss(lab, ln.Size.of(size.bytes // 16 * 4), network, timeout)
     # The report's rows of a job are those of 16 workers.
     r = lab.run(fabric(max(WORKERS), network), ln.AllReduce(size, allreduce="ina"), payload=True)
-    lab.check("no-error", r["errors"], eq=0)
+    lab.check("no-error", r["errors"], eq=0, what="errors of ranks")
 
 
 def fabric(workers, network, **more):
@@ -80,23 +80,29 @@ def check_rate(lab, found, ceiling):
     for workers, value in found.items():
         lab.metric(f"ina_rate.{workers}", value / 1e9, unit="G elements/s",
                    published=PUBLISHED_RATE[workers])
-    lab.check("SML-1-flat", max(found.values()) / min(found.values()), le=1.02)
-    lab.check("SML-1-of-ceiling", min(found.values()) / ceiling, ge=0.95, le=1.0)
+    lab.check("SML-1-flat", max(found.values()) / min(found.values()), le=1.02,
+              what="the rate of a worker is the same with 4, 8 and 16: highest over lowest")
+    lab.check("SML-1-of-ceiling", min(found.values()) / ceiling, ge=0.95, le=1.0,
+              what="lowest rate of a worker, of what the link lets through")
 
 
 def check_ring(lab, found, size, network, ring):
     for name, payload in (("own", None), ("1024", "1024 B")):
+        packets = "packets of 2,048 B" if payload is None else "packets of 1,024 B"
         over = {n: per_worker(lab, n, size, network, ring=ring, payload=payload) for n in WORKERS}
         gains = {n: found[n] / over[n] for n in WORKERS}
         for n in WORKERS:
             lab.metric(f"ring_rate.{name}.{n}", over[n] / 1e9, unit="G elements/s")
             lab.metric(f"ina_over_ring.{name}.{n}", gains[n], unit="ratio",
                        published=PUBLISHED_OVER_RING[n])
-        lab.check(f"SML-2-gain-{name}", min(gains[n] / (2 * (n - 1) / n) for n in WORKERS), ge=0.9)
+        lab.check(f"SML-2-gain-{name}", min(gains[n] / (2 * (n - 1) / n) for n in WORKERS), ge=0.9,
+                  what=f"least gain over a ring, of its 2(n-1)/n times the bytes; {packets}")
         few, some, many = (gains[n] for n in WORKERS)
-        lab.check(f"SML-2-rises-{name}", min(some / few, many / some), ge=1.0)
+        lab.check(f"SML-2-rises-{name}", min(some / few, many / some), ge=1.0,
+                  what=f"the gain rises with the workers: least step; {packets}")
         lab.check(f"SML-2-ring-falls-{name}", 1 - over[16] / over[4], ge=0.15, le=0.35,
-                  published=0.30)
+                  published=0.30,
+                  what=f"what a ring loses from 4 workers to 16; {packets}")
 
 
 def check_training(lab, rate, delay, ring, scale, iterations):
@@ -115,8 +121,11 @@ def check_training(lab, rate, delay, ring, scale, iterations):
                    8 * job.gradients.bytes / rate.count / job.compute_time.seconds, unit="ratio")
         lab.metric(f"training_speed_up.{model}.{gigabits}G", gains[-1], unit="ratio")
     steps = [after / before for before, after in itertools.pairwise(gains)]
-    lab.check(f"SML-3-{gigabits}G", min(steps), ge=1.0)
-    lab.check(f"SML-3-faster-{gigabits}G", min(gains), ge=1.0)
+    lab.check(f"SML-3-{gigabits}G", min(steps), ge=1.0,
+              what="models that communicate more gain more, at "
+              f"{gigabits} Gb/s: least step from one to the next")
+    lab.check(f"SML-3-faster-{gigabits}G", min(gains), ge=1.0,
+              what=f"training is no slower than over a ring at {gigabits} Gb/s: least gain")
 
 
 def check_loss(lab, size, network, timeout):
@@ -131,5 +140,6 @@ def check_loss(lab, size, network, timeout):
         wrong += r.data.wrong
         lab.metric(f"ina_rate_under_loss.{100 * loss:g}", found[-1] / 1e9, unit="G elements/s")
     falls = [after / before for before, after in itertools.pairwise(found)]
-    lab.check("SML-4-falls", max(falls), le=1.0)
-    lab.check("SML-4-exact", wrong, eq=0)
+    lab.check("SML-4-falls", max(falls), le=1.0,
+              what="the rate falls as links lose more: rate after one step of loss over before")
+    lab.check("SML-4-exact", wrong, eq=0, what="wrong sums while links lose packets")

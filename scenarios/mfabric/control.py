@@ -218,7 +218,8 @@ def half_circuits(lab, seed):
     held = [sonic.half_circuits() == ["1A-2B"], rows["3A-3B"] == "tuned",
             refused(lambda: sonic.add("6A-7B,6A-8B"), "Error"),
             refused(lambda: sonic.add("6A-7A"), "Invalid")]
-    lab.check("E6", sum(held), eq=len(held))
+    lab.check("E6", sum(held), eq=len(held),
+              what="rules of half circuits, loopbacks and ports named twice that hold")
 
 
 def modes(lab, seed):
@@ -238,7 +239,8 @@ def modes(lab, seed):
     bench.now += 10**12
     again = sonic.reconcile([(10, 12), "1A-1B"], timeout_s=0)
     held += [again.tuned, again.generation == first.generation, not again.removed + again.added]
-    lab.check("E7", sum(held), eq=len(held))
+    lab.check("E7", sum(held), eq=len(held),
+              what="rules of modes, ranges and reconcile that hold")
 
 
 def session(lab, seed):
@@ -253,7 +255,8 @@ def session(lab, seed):
         wrong = mismatches(Bench("polatis", seed).session())
     for line in wrong:
         lab.say(line)
-    lab.check("E8", len(SESSION) - len(wrong), eq=len(SESSION))
+    lab.check("E8", len(SESSION) - len(wrong), eq=len(SESSION),
+              what="TL1 commands, and mistakes in them, that are answered right")
 
 
 def patches(count):
@@ -294,8 +297,10 @@ def switching(lab, seed, number, live_number):
     """P2."""
     for count, (mean, p99) in SWITCHING.items():
         found = in_device_time(count, number, seed + count)
-        lab.check(f"P2-{count}", found.mean(), approx=mean, abs=1, published=mean)
-        lab.check(f"P2-{count}-p99", np.percentile(found, 99), approx=p99, rel=0.05, published=p99)
+        lab.check(f"P2-{count}", found.mean(), approx=mean, abs=1, published=mean,
+                  what=f"mean ms of a request for {count} circuits")
+        lab.check(f"P2-{count}-p99", np.percentile(found, 99), approx=p99, rel=0.05, published=p99,
+                  what=f"p99 ms of a request for {count} circuits")
     if lab.clock != "live":
         return
     with ThreadPoolExecutor(len(SWITCHING)) as pool:
@@ -321,8 +326,10 @@ def usable(bench_or_switch, sleep):
 def nics(lab, seed, number, live_number):
     """P3: NICs whose transceivers find the light late."""
     found = np.array([drawn_usable(seed + each) for each in range(number)])
-    lab.check("P3", found.mean(), approx=NIC_S[0], rel=0.02, published=NIC_S[0])
-    lab.check("P3-p99", np.percentile(found, 99), approx=NIC_S[1], rel=0.05, published=NIC_S[1])
+    lab.check("P3", found.mean(), approx=NIC_S[0], rel=0.02, published=NIC_S[0],
+              what="mean seconds from light to a NIC that can be used")
+    lab.check("P3-p99", np.percentile(found, 99), approx=NIC_S[1], rel=0.05, published=NIC_S[1],
+              what="p99 seconds from light to a NIC that can be used")
     if lab.clock != "live":
         return
     with ThreadPoolExecutor(live_number) as pool:
@@ -364,4 +371,5 @@ def control(lab: ln.Lab, samples: int = 2000, live_samples: int = 200, live_nics
         fabric.add_link(host, "ocs0", rate="40 Mb/s", delay="50 us")
     lab.circuits("ocs0", [("h0", "h1")], at="2 ms")
     r = lab.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="10 kB", transport="mrc"), label="scripted")
-    lab.check("scripted", r.flows[0]["fct_s"], ge=0.0265, le=0.2)
+    lab.check("scripted", r.flows[0]["fct_s"], ge=0.0265, le=0.2,
+              what="seconds of a flow over circuits that a script sets")

@@ -32,6 +32,7 @@ class Runs:
     def __init__(self, lab, model, delay, assignment, seeds, servers):
         self.lab, self.model, self.seeds, self.servers = lab, model, seeds, servers
         self.name = delay + assignment
+        self.words = mfabric.DELAY_TEXT[delay] + TIES.get(assignment, assignment)
         self.given = dict(mfabric.DELAYS[delay])
         self.control = mfabric.ASSIGNMENTS[assignment]
 
@@ -42,10 +43,13 @@ class Runs:
                                            control=self.control, **(self.given | options))
             full = f"{label}{self.name}.{seed}"
             r = self.lab.run(fabric, job, model="fluid", label=full, seed=seed, faults=list(faults))
-            self.lab.check(f"{full}-no-error", r["errors"], eq=0)
+            self.lab.check(f"{full}-no-error", r["errors"], eq=0, what="errors of ranks")
             last = r.experts.rounds[-1]
             found.append((last.end_ps - last.begin_ps) / 1e12)
         return found
+
+
+TIES = {"": "", "-max": ", ties to free ports"}
 
 
 def spread(lab, name, values, published=None, **bound):
@@ -69,7 +73,8 @@ def a_gpu(lab, delay, assignment, seeds, servers):
     """X2."""
     runs = Runs(lab, "mixtral_8x22b", delay, assignment, seeds, servers)
     found = slower(runs("X2", spares=((0, 0),)), runs("X2.whole"))
-    spread(lab, f"X2{runs.name}", found, 0.051, ge=0, le=0.10, reason=SPARE)
+    spread(lab, f"X2{runs.name}", found, 0.051, ge=0, le=0.10, reason=SPARE,
+           what=f"time that a failed GPU costs, Mixtral 8x22B; {runs.words}")
 
 
 def a_nic_and_a_server(lab, delay, assignment, seeds, servers):
@@ -80,10 +85,13 @@ def a_nic_and_a_server(lab, delay, assignment, seeds, servers):
     nic = runs("X1", faults=[ln.down("h0--ocs0", at="0 s")])
     server = runs("X3", faults=[ln.down("h0--ocs0*", at="0 s")])
     why = WHY[assignment]
-    one = spread(lab, f"X1{runs.name}", slower(nic, whole), 0.033, ge=0, le=0.06, reason=why)
+    one = spread(lab, f"X1{runs.name}", slower(nic, whole), 0.033, ge=0, le=0.06, reason=why,
+                 what=f"time that a failed optical NIC costs, DeepSeek-R1; {runs.words}")
     all_of = spread(lab, f"X3{runs.name}", slower(server, whole), 0.065, ge=0, le=0.12,
-                    reason=ALONE if assignment else why)
-    lab.check(f"X3-above-X1{runs.name}", all_of - one, ge=0, reason=why)
+                    reason=ALONE if assignment else why,
+                    what=f"time that a failed server costs, DeepSeek-R1; {runs.words}")
+    lab.check(f"X3-above-X1{runs.name}", all_of - one, ge=0, reason=why,
+              what=f"a server costs more than a NIC: difference; {runs.words}")
     # The same where no two flows of wires meet: what is left is not of hashes.
     alone = {"fabric": {"one_switch": True}, "seeds": 1}
     [tree], [whole] = runs("R1.fattree.apart", "fattree", **alone), runs("R1.apart", **alone)

@@ -7,6 +7,7 @@
 
 #include "differential/packet_generator.hpp"
 #include "differential/program_pair.hpp"
+#include "switch_registry/compiled_program.hpp"
 #include "switch_registry/echo_frames.hpp"
 
 namespace loomnet::test {
@@ -110,6 +111,28 @@ TEST_F(ProgramDifferentialTest, SumOnGeneratedPackets) {
   EXPECT_GE(packets_, 100'000);
   EXPECT_GE(seen_["action 6 value 0"], 20'000);  // absorb
   EXPECT_GE(seen_["drop drop_sum_short"], 1'000);
+}
+
+// One C file, compiled here for both: what a user's program gets.
+TEST_F(ProgramDifferentialTest, OneCFileIsTheSameInBothBuilds) {
+  {
+    ProgramPair pair(compiled_programs().kind("sum", true), kPorts, 3);
+    run(pair, 20260403, [](RandomStream& random, std::uint64_t uid) {
+      return filled(random,
+                    udp_frame("fd00::3", static_cast<std::uint16_t>(SUM_PORT + random.below(17)),
+                              random.below(16) ? 64 + random.below(200) : random.below(64), uid));
+    });
+    EXPECT_GE(pair.counter("summed"), 3'000u);
+  }
+  ProgramPair pair(compiled_programs().kind("mirror", true), kPorts, 0xfeed,
+                   {{"sample", std::int64_t{3}}, {"snap", std::int64_t{100}}});
+  run(pair, 20260404, [](RandomStream& random, std::uint64_t uid) {
+    const std::size_t payload = random.below(200);
+    return filled(random, random.below(2)
+                              ? udp_frame("fd00::3", 7, payload, uid)
+                              : udp_frame(random.below(2) ? "ff05::1" : "ff05::", 9, payload, uid));
+  });
+  EXPECT_GE(seen_["action 4"], 5'000);
 }
 
 TEST_F(ProgramDifferentialTest, TheEgressHookIsTheSameInBothBuilds) {

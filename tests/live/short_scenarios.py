@@ -43,7 +43,7 @@ def ranks(lab: ln.Lab, script: str, args: str = "", ranks: int = 2, rate: ln.Rat
 @ln.scenario
 def ends(lab: ln.Lab, script: str, args: str, ranks: int = 2):
     """A script of the tests' without a check: what it reports is its ranks' doing alone."""
-    lab.run(_fabric("40 Mb/s", hosts_per_leaf=2),
+    lab.run(_fabric("20 Mb/s", hosts_per_leaf=2),
             ln.TorchJob(script, args=args.split(), ranks=ranks, transport="mrc",
                         allow_no_network=True))  # ranks that end early do not use it
 

@@ -75,6 +75,22 @@ def test_a_controller_changes_a_live_network(uses_machine, tmp_path, pattern):
         assert values == sorted(values) and values[-1] > 0
 
 
+def test_a_controller_sets_live_senders(uses_machine, tmp_path):
+    """At a twentieth of the links' rate a job takes several times as long."""
+    ln.plugin.controller("paces")(type("Paces", (), {
+        "advance": lambda self, now, view: view.senders() is None
+        or [ln.change.senders(slice(None), pacing=2e6)]}))
+
+    def took(name, *controllers):
+        lab = Lab(name, clock="live", directory=tmp_path / name)
+        r = lab.run(fabric(), ln.AllReduce("100 kB", 2, "mrc"), payload=True,
+                    mrc={"cc": "held"}, controllers=controllers)
+        assert r["errors"] == 0 and r.data.wrong == 0, r.data.errors
+        return r.data.completion_ps
+
+    assert took("paced", ln.controller("paces", every="20 ms")) > 3 * took("free")
+
+
 def test_what_the_live_clock_refuses(tmp_path):
     ln.plugin.controller("cutter")(Cutter)
     lab = Lab("control", clock="live", directory=tmp_path / "run")

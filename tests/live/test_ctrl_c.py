@@ -36,11 +36,14 @@ def test_during_traffic(loomnet):
     assert report["interrupted"] is True
     assert report["fidelity"][0]["ended"] == "interrupted"
     assert report["fidelity"][0]["packets"] > 0
-    assert {m["name"] for m in report["metrics"]} >= {"goodput_ratio", "errors"}
+    metrics = {m["name"]: m for m in report["metrics"]}
+    assert metrics["errors"]["value"] == 0
+    assert metrics["unfinished"]["value"] == 1, metrics["unfinished"]
 
 
 def test_while_ranks_train(loomnet):
-    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=2", "planes=4")
+    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=2", "planes=4",
+                       "rate=10 Mb/s")
     run.until(TRAFFIC)
     (folder,) = (loomnet.directory / "runs").iterdir()
     log = folder / "ranks/0.log"
@@ -104,7 +107,7 @@ def ready(pid: int) -> bool:
 def test_max_wall_counts_the_bring_up_and_ends_it(loomnet):
     began = time.monotonic()
     run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=4", "ranks=8",
-                       "rate=20 Mb/s",  # twice would be near what a slow machine carries
+                       "rate=10 Mb/s",  # more would be near what a busy machine carries
                        options=("--max-wall", "0.3 s"))
     assert run.wait(30) == 1, run.output
     assert time.monotonic() - began < 10, run.output

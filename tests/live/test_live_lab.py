@@ -25,6 +25,13 @@ def ping(lab, count=2):
     return [float(ms) for ms in re.findall(r"time=([\d.]+) ms", done.stdout)]
 
 
+def rerouted(lab):
+    """Waits until kernels and switches know of a change, which a busy machine tells them late."""
+    deadline = time.monotonic() + 20
+    while len(ping(lab)) < 2:
+        assert time.monotonic() < deadline, "no way to h1 in 20 s"
+
+
 def test_links_go_down_and_come_back_under_the_kernels_of_hosts(uses_machine):
     with ln.lab(fabric(), clock="live", reroute_delay="50 ms") as lab:
         assert all(4 <= ms < 40 for ms in ping(lab)), "eight links of 0.5 ms, there and back"
@@ -36,11 +43,10 @@ def test_links_go_down_and_come_back_under_the_kernels_of_hosts(uses_machine):
         assert lab.links_down == ["h0--p1.leaf0"], "carrier is of both directions"
         lab.restore()
         assert lab.links_down == []
-        time.sleep(0.5)  # the tables know of it a moment later
-        assert len(ping(lab)) == 2
+        rerouted(lab)
         # Half of all paths is gone.
         lab.down("p*.leaf0--p*.spine0")
-        time.sleep(0.5)
+        rerouted(lab)
         assert len(ping(lab, 10)) == 10
         counted = lab.counters()
         spines = [counted.get(f"switch p{plane}.spine1", {}) for plane in range(2)]

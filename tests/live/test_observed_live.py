@@ -35,4 +35,5 @@ def test_a_live_run_draws_its_links_and_its_fault(uses_machine, tmp_path):
     assert goodput.get_ylabel() == "mrc\nsum of 2 hosts\n(Mb/s)"
     assert iterations.get_ylabel() == "iteration time (ms)"
     assert [text.get_text() for text in goodput.texts] == ["fault: down"]
-    assert len(r.plot("links").axes) == 2
+    use, queues, *bars = r.plot("links").axes
+    assert len(use.collections) == len(queues.collections) == 1 and len(bars) == 2

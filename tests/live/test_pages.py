@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import TRAFFIC
 
+from loomnet.cli.new import SWITCH_FILES, SWITCH_TEMPLATES
 from loomnet.live import doctor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
@@ -30,6 +31,8 @@ TRIES = 2  # a run that fell behind is no result: one more try, then it is an er
 @pytest.fixture
 def clone(loomnet):
     shutil.copytree(pages.ROOT / "scenarios", loomnet.directory / "scenarios")
+    for name in SWITCH_FILES:  # docs/switch-programs.md: after `loomnet new --switch heavy`
+        shutil.copy(SWITCH_TEMPLATES / name, loomnet.directory)
     return loomnet
 
 

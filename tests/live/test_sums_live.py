@@ -142,7 +142,10 @@ def test_slots_by_job_over_time(uses_machine, tmp_path, policy):
     assert len(set(table.column("time"))) >= 5 and set(table.column("job")) == {"a", "b"}
     for name in "ab":
         assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
-        assert r[f"{name}.slots_peak.p0.leaf0"] <= 48
+        peak = r[f"{name}.slots_peak.p0.leaf0"]
+        held = [row["held"] for row in table if row["job"] == name]
+        # ESA's slots are soon free again: where no sample met one, the figure says so.
+        assert peak == max(held) <= 48 if peak is not None else policy == "esa" and not any(held)
     assert policy == "esa" or sum(table.column("held")) > 0  # ATP holds them for a round trip
 
 

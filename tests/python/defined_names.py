@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import loomnet
-from loomnet.measures import expert_rounds, region_events, training
-from loomnet.measures.flow_completion import figures as flow_figures
+from loomnet.measures import expert_rounds, flow_completion, region_events, standard
 
 ROOT = Path(__file__).parents[2]
 # Counters that no report shows: of the executor inside a rank, and of a rank's session.
@@ -30,7 +29,7 @@ def _sources(folder: str) -> list[Path]:
 
 
 def figures() -> set[str]:
-    flows = set(flow_figures([]))
+    flows = set(flow_completion.UNITS)
     experts = {name for name, *_ in expert_rounds.ExpertRounds().figures()}
     result = _read("python/loomnet/results/result.py")
     written = {name.removesuffix(".{switch}")
@@ -39,7 +38,7 @@ def figures() -> set[str]:
     sums |= set(re.findall(r'yield "(blocks_[a-z_]+)"', own))
     assert "slots_{figure}" in own and len(sums) == 4
     assert {"expected_capacity", "jct_s"} <= written
-    return {*training.UNITS, *flows, *experts, *sums, *written}
+    return {*standard.UNITS, *flows, *experts, *sums, *written}
 
 
 def switch_counters() -> set[str]:
@@ -65,7 +64,7 @@ def listed_counters() -> set[str]:
     bound = _read("core/bindings/figures.cpp")
     for function in ("link_counters", "switch_counters", "counts_of", "nic_counters"):
         body = re.search(rf" {function}\([^)]*\) \{{(.*?)\n\}}", bound, re.S)[1]
-        found |= set(re.findall(r'out\["([a-z_0-9]+)"\]', body))
+        found |= set(re.findall(r'(?:out\[|own\()"([a-z_0-9]+)"', body)) - {"half"}  # which one
         if function == "counts_of":
             found |= set(re.findall(r'"([a-z_]+)"', body.partition("};")[0]))
     return found
@@ -112,10 +111,21 @@ def series() -> set[str]:
     return found
 
 
+def columns() -> set[str]:
+    """Of the tables that a result has as properties and `flows` among them."""
+    found: set[str] = set()
+    result = _read("python/loomnet/results/result.py")
+    for names in re.findall(r"(?:Table\(|columns = )\(((?:\"[a-z_]+\",? ?)+)", result):
+        found |= set(re.findall(r"[a-z_]+", names))
+    assert {"length_s", "time_s", "mark", "fct_s", "most", "unit"} <= found
+    return found
+
+
 def everything() -> dict[str, set[str]]:
     """By what they are."""
     return {
         "figures": figures(),
+        "columns": columns(),
         "switch counters": switch_counters(),
         "listed counters": listed_counters(),
         "enumerated counters": enumerated_counters(),

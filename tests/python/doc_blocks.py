@@ -49,6 +49,11 @@ class Block:
         stem = re.sub(r"\W", "_", str(self.page.relative_to(ROOT).with_suffix("")))
         return f"{stem}_{self.number}"
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a whole script of PyTorch's, with no name of Loomnet in it to check."""
+        return "import torch" in self.code and not re.search(r"loomnet|\bln\.", self.code)
+
     def names(self) -> tuple[set[str], set[str]]:
         """(names that the block defines at its top level or below, names that it reads)."""
         tree = ast.parse(self.code)
@@ -84,6 +89,8 @@ def modules() -> dict[str, str]:
     for page in PAGES:
         earlier: list[Block] = []
         for block in blocks(page):
+            if block.foreign:
+                continue
             needed, open_names = [], block.names()[1]
             for other in reversed(earlier):
                 made, read = other.names()

@@ -46,7 +46,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "mfabric/constants": {"models": "mixtral_8x22b"},
     "mfabric/control": {"samples": 200},
     "mfabric/cost": {},
-    "mfabric/decisive": {"iterations": 2, "layers": 2, "micro_batches": 1},
+    "mfabric/decisive": {"iterations": 2, "layers": 2, "micro_batches": 1, "seeds": 1},
     "mfabric/failures": {"seeds": 1},
     "mfabric/figures": {},
     "mfabric/fluid_times": {},

@@ -164,7 +164,7 @@ def test_usid_space_exhausted(tmp_path):
 
 def test_ecmp_groups_of_a_healthy_clos():
     plan = make_plan(clos(1, 2, 3, 2))
-    leaf = plan.switches[0]
+    leaf = next(iter(plan.switches))
     assert leaf.routes.ports(0) == (0,) and leaf.routes.ports(2) == (1,)
     assert leaf.routes.ports(1) == leaf.routes.ports(3) == (2, 3, 4)
     assert plan.host_planes(0, 1) == (0,)
@@ -348,3 +348,16 @@ def test_no_two_neighbours_of_a_switch_share_a_usid():
         for switch in plan.switches:
             keys = [key for key, _ in switch.usids.adjacencies] + [switch.usids.own]
             assert len(set(keys)) == len(keys)
+
+
+def test_a_port_sends_at_the_rate_of_the_direction_that_leaves_it():
+    """Also where the link was named from the switch to the host, and its directions differ."""
+    fabric = ln.Fabric("unlike")
+    fabric.add_switch("p0.s0")
+    for name in ("h0", "h1"):
+        fabric.add_host(name)
+    fabric.add_link("p0.s0", "h0", rate="40 Gb/s", delay="1 us")
+    fabric.add_link("h1", "p0.s0", rate="40 Gb/s", delay="1 us")
+    fabric.override("h0->p0.s0", rate="10 Gb/s").override("p0.s0->h1", rate="5 Gb/s")
+    plan = make_plan(fabric)
+    assert [plan.port_rates(host) for host in plan.hosts] == [(10 * 10**9,), (40 * 10**9,)]

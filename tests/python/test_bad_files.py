@@ -22,6 +22,7 @@ from loomnet.jobs.chakra import read_rank
 from loomnet.jobs.chakra_graph import read_graph
 from loomnet.jobs.flow_sizes import from_csv
 from loomnet.jobs.htsim_matrix import read_matrix
+from loomnet.jobs.ns3_flows import read_flows
 from loomnet.plans.make import make_plan
 
 SCENARIO = '''import loomnet as ln
@@ -39,6 +40,7 @@ TOPOLOGY = "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_
     "Radix_Down 4\nOversubscribed 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\n" \
     "Radix_Down 2\nDownlink_Latency_ns 1000\n"
 ROWS = '{"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}\n' * 3
+NS3 = "2\n0 1 3 100 1000 2.000000001\n1 2 3 100 2000 2.5\nsrc dst pg port size start\n"
 SIZES = "bytes,share\n1000,0.5\n2000,1\n"
 # Values that a JSON file may hold where another type is meant.
 JUNK = [None, True, 0, -1, 1e308, 10**400, "", "x", "\ud800", "\0", "a\nb", [], [[]], {}, {"a": 1},
@@ -203,6 +205,7 @@ def test_a_mutated_scenario_file_is_one_line_or_runs(copy, capsys):
 READERS = {
     "flows.jsonl": (ROWS.encode(), lambda path: ln.Trace(path).rows()),
     "matrix.cm": (MATRIX.encode(), lambda path: read_matrix(path).graph()),
+    "flow.txt": (NS3.encode(), read_flows),
     "fabric.topo": (TOPOLOGY.encode(), ln.from_htsim_topology),
     "sizes.csv": (SIZES.encode(), from_csv),
     "t.0.et": (None, lambda path: read_graph(path)),

@@ -222,6 +222,22 @@ def test_a_venv_that_came_from_another_folder_becomes_this_ones(with_venv, new):
     assert again.returncode == 0 and not again.stdout and not calls.exists(), again
 
 
+def test_a_build_says_how_far_it_is_and_its_modules_are_compiled(with_venv):
+    clone = with_venv.root / "clone"
+    (site,) = (clone / ".venv/lib").glob("python3*/site-packages")
+    with open(site / "pip/__main__.py", "a") as pip:
+        pip.write('print("  [3/5] a.o\\n  loomnet: 3 of 5 steps", os.environ.get('
+                  '"LOOMNET_BUILD_PROGRESS"))')
+    (clone / "python/loomnet").mkdir()
+    (clone / "python/loomnet/room.py").touch()
+    done = with_venv.bootstrap(status=installed())
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines().count("bootstrap: 3 of 5 steps stdout") == 1
+    assert "a.o" not in done.stdout
+    assert "  [3/5] a.o\n" in (clone / "build/logs/install.log").read_text()
+    assert list((clone / "python/loomnet/__pycache__").glob("room.*.pyc"))
+
+
 def test_packages_that_dpkg_does_not_know_are_installed(machine):
     done = machine.bootstrap(status={"git": "ii ", "clang": "un ", "llvm": "rc "})
     assert done.returncode == 0, done

@@ -73,7 +73,10 @@ def test_verdict_of_one_figure(name, a, b, verdict):
     assert row.name == f"mrc.{name}" and row.verdict == verdict
     bad = verdict in ("worse", "changed")
     assert found.ok is not bad and found.exit_code == int(bad)
-    assert len(found.regressions) == int(bad)
+    assert len(found.regressions) == int(verdict == "worse")
+    assert len(found.unjudged) == int(verdict == "changed")
+    assert ("1 changed, and which way is worse is not known" in found.summary) is (
+        verdict == "changed")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +128,8 @@ def test_reasons_that_say_never_are_those_that_runs_give(tmp_path):
     r = ln.run(fabric, ln.AllReduce("200 kB", 40, "mrc", stall_timeout="10 ms"), [fault],
                directory=tmp_path)
     assert r.data.ended == "stalled" and NEVER.match(r.metric("down.iteration_s").reason)
-    same = ln.run(fabric, ln.AllReduce("200 kB", 40), directory=tmp_path / "b", jitter="0 s")
-    assert not NEVER.match(same.metric("before.recovery_s").reason)
+    same = ln.run(fabric, ln.AllReduce("200 kB", 4), directory=tmp_path / "b", jitter="0 s")
+    assert not NEVER.match(same.metric("before.iteration_s").reason)
 
 
 def test_what_the_runs_differ_in_is_said():
@@ -212,6 +215,44 @@ def test_names_that_are_gone_are_regressions_and_new_ones_are_not():
         ln.compare(report(lost=1), report(blip_s=1.0))
 
 
+def test_runs_with_other_labels_are_compared_from_files_as_from_memory(tmp_path, capsys):
+    fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
+    runs = [ln.run(fabric, ln.AllReduce("200 kB", 8, each), label=label, directory=tmp_path / label)
+            for label, each in (("one", "mrc"), ("two", "roce"))]
+    memory, files = ln.compare(*runs), ln.compare(tmp_path / "one", tmp_path / "two")
+    assert [row.name for row in memory] == [row.name for row in files]
+    assert "label: one in one, two in two" in files.setups()
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "two")]) in (0, 1)
+    assert "before.busbw" in capsys.readouterr().out
+    mixed = ln.compare(tmp_path / "one", runs[1])
+    assert [row.name for row in mixed] == [row.name for row in files]
+    # Of a report with several runs the labels tell which is which.
+    one, both = report(lost=1), report(lost=1)
+    both.rows.append(metric("lost", 2, label="roce"))
+    assert verdicts(one, both) == {"mrc.lost": "same", "roce.lost": "new"}
+
+
+def test_only_what_changed_is_a_table_of_its_own():
+    a, b = report(lost=1, blip_s=1.0, gone=None), report(lost=1, blip_s=2.0, gone=None)
+    assert ln.compare(a, b).changes.column("number") == ["mrc.blip_s"]
+    assert ln.compare(a, b).summary == "2 numbers, 1 regression beyond 1 %; 1 measured in neither"
+    assert "nothing differs" in repr(ln.compare(a, a).changes)
+
+
+def test_how_often_two_transports_repeat_packets_is_not_compared(tmp_path):
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
+                              delay="1 us")
+    fault = ln.loss("h0--p0.leaf0", 0.02, at="0 s", duration="1 s", phase="loss")
+    mrc, roce = (ln.run(fabric, ln.AllReduce("400 kB", 6, each, stall_timeout=None), [fault],
+                        directory=tmp_path / each) for each in ("mrc", "roce"))
+    assert mrc["loss.retransmitted"] != roce["loss.retransmitted"]
+    [row] = [row for row in ln.compare(mrc, roce) if row.name == "loss.retransmitted"]
+    assert row.verdict == "apart" and "different transports" in row.reason
+    assert row not in ln.compare(mrc, roce).regressions
+    [row] = [row for row in ln.compare(mrc, mrc) if row.name == "loss.retransmitted"]
+    assert row.verdict == "same"
+
+
 def test_a_check_that_fails_now_is_a_regression():
     good, bad = report(checks=[("bar", 2)], lost=1), report(checks=[("bar", 0)], lost=1)
     assert verdicts(good, bad)["check bar"] == "worse"
@@ -274,3 +315,66 @@ def test_command_compare(tmp_path, monkeypatch, capsys):
         assert main(["compare", *words]) == 2
         err = capsys.readouterr().err
         assert message in err and err.count("\n") == 1
+
+
+def test_a_baseline_that_fails_only_where_a_figure_is_worse(tmp_path):
+    write(tmp_path / "kept", report(blip_s=1.0, iteration_s=1.0, lost=3))
+    kept = tmp_path / "kept" / "report.json"
+    better, worse = report(blip_s=0.5, iteration_s=1.0, lost=0), report(
+        blip_s=0.5, iteration_s=1.1, lost=3)
+    ln.assert_matches(better, kept, worse_only=True)
+    with pytest.raises(AssertionError, match="2 of 3 numbers differ from"):
+        ln.assert_matches(better, kept)
+    with pytest.raises(AssertionError) as failed:
+        ln.assert_matches(worse, kept, rel=0.02, worse_only=True)
+    assert "1 of 3 numbers are worse than in" in str(failed.value)
+    assert "iteration_s: 1 in the baseline, 1.1 now" in str(failed.value)
+    assert "blip_s" not in str(failed.value)
+    ln.assert_matches(worse, kept, rel=0.2, worse_only=True)
+    # A figure that is gone is worse; a new one is not.
+    with pytest.raises(AssertionError, match="lost"):
+        ln.assert_matches(report(blip_s=1.0, iteration_s=1.0), kept, worse_only=True)
+    ln.assert_matches(report(blip_s=1.0, iteration_s=1.0, lost=3, retransmitted=9), kept,
+                      worse_only=True)
+
+
+def test_a_check_of_no_number_is_refused(tmp_path):
+    write(tmp_path / "kept", report(blip_s=1.0))
+    kept = tmp_path / "kept" / "report.json"
+    for options, said in (({"only": []}, r"only=\[\] looks at no number"),
+                          ({"ignore": "*"}, "ignore= leaves no number"),
+                          ({"worse_only": 1}, "worse_only")):
+        with pytest.raises(ln.UsageError, match=said):
+            ln.assert_matches(report(blip_s=1.0), kept, **options)
+
+
+def test_fabrics_that_differ_are_told(tmp_path):
+    def run(limit, pattern="*->*", delay="1 us"):
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=1,
+                                  rate="25 Gb/s", delay=delay)
+        fabric.override(pattern, data_limit=limit)
+        return ln.run(fabric, ln.AllReduce("64 kB", transport="mrc"), write=False)
+
+    one = run("1 MB")
+    found = ln.compare(one, run("40 kB"))
+    assert found.heads == ("A", "B") and found.lines[:2] == [
+        "A: link data_limit=1 MB", "B: link data_limit=40 kB"]
+    assert not ln.compare(one, run("1 MB")).lines
+    # The same settings in another place.
+    left, right = run("1 MB", "p0.leaf0->p0.spine0"), run("1 MB", "p0.leaf1->p0.spine0")
+    assert all(side.startswith("wiring=") for side in ln.compare(left, right).heads)
+    # Beside a report that was kept, and one of before that was known.
+    (tmp_path / "kept.json").write_text(_report_of(one))
+    with pytest.raises(AssertionError, match="note: link delay: 1 us in the baseline, 2 us in"):
+        ln.assert_matches(run("1 MB", delay="2 us"), tmp_path / "kept.json")
+    old = json.loads(_report_of(one))
+    del old["fabrics"]
+    (tmp_path / "kept.json").write_text(json.dumps(old))
+    assert not any("link" in line
+                   for line in ln.compare(tmp_path / "kept.json", run("40 kB")).setups())
+
+
+def _report_of(result):
+    from loomnet.results.baselines import _as_report
+
+    return _as_report(result).to_json()

@@ -59,7 +59,7 @@ def test_every_extra_is_looked_at_with_an_install_that_works_from_here():
     """An extra that is missing is no reason against a live run."""
     found = {check.name: check for check in doctor.checks() if check.group == "python"}
     assert {"torch", "scikit-learn", "distributed", "polars", "jupyterlab"} <= set(found)
-    for name in ("scikit-learn", "distributed", "polars", "jupyterlab", "ipywidgets"):
+    for name in ("scikit-learn", "distributed", "polars", "jupyterlab"):
         assert not found[name].required
         assert found[name].found or re.search(r"pip install .*\[\w+\]'?$", found[name].fix)
 

@@ -12,6 +12,8 @@ import numpy
 import pytest
 
 import loomnet as ln
+from loomnet.faults import expected_capacity as expected
+from loomnet.faults import linear_program, ways
 from loomnet.faults.expected_capacity import edge_rates, expected_capacity, sum_capacity
 from loomnet.faults.linear_program import Program, maximize
 from loomnet.faults.timetable import LinkState, Timetable
@@ -165,6 +167,63 @@ def never_raised(seed):
 def test_it_is_within_0_and_1_and_one_more_fault_never_raises_it():
     for seed in range(25):
         never_raised(seed)
+
+
+def test_switches_taken_together_change_nothing(monkeypatch):
+    """Against the same programs with every link of its own, also with dead switches and of a part
+    of a fabric."""
+    telling = 0
+    for seed in range(40):
+        draw = random.Random(f"alike {seed}")
+        tiers = draw.choice((2, 3))
+        sizes = {"leaves": 3, "spines": 5} if tiers == 2 else {
+            "pods": 3, "leaves_per_pod": 2, "aggs_per_pod": 3, "cores_per_agg": 3}
+        fabric = (ln.clos.two_tier if tiers == 2 else ln.clos.three_tier)(
+            planes=draw.choice((1, 2)), hosts_per_leaf=2, uplink_rate="40 Gb/s", **LINK, **sizes)
+        names = [row["link"] for row in fabric.links.rows]
+        for name in draw.sample(names, draw.choice((0, 2))):
+            fabric.override(name, rate=f"{draw.choice((10, 25))} Gb/s")
+        hosts = sorted(draw.sample(range(len(fabric.hosts)), 5))
+        plan = make_plan(fabric, hosts=hosts if draw.random() < 0.5 else None)
+        states: dict[int, LinkState] = {}
+        present = [half for half in range(2 * len(names)) if plan.topology.present(half // 2)]
+        for _ in range(draw.choice((0, 1, 4))):
+            states[draw.choice(present)] = draw.choice((LinkState(up=False), LinkState(share=0.3)))
+        dead = frozenset(draw.sample(list(plan.topology.switch_numbers), draw.choice((0, 1, 2))))
+        job = draw.choice(JOBS)("1 MB")
+        edges = job.edges(hosts)
+        of = "slowest" if job.synchronous else "mean"
+        found = expected_capacity(plan, edges, states, dead, of=of)
+        with monkeypatch.context() as patched:
+            patched.setattr(expected, "ways_of", lambda plan, *_: ways._EveryLink(plan))
+            assert found == pytest.approx(
+                expected_capacity(plan, edges, states, dead, of=of), abs=1e-8), seed
+        telling += 0 < found < 1
+    assert telling > 8
+
+
+def test_the_program_is_no_larger_with_more_spines():
+    def size(spines):
+        plan = make_plan(ln.clos.two_tier(
+            planes=2, leaves=4, spines=spines, hosts_per_leaf=2, **LINK))
+        state = {2 * plan.topology.link_number["p0.leaf1--p0.spine3"]: LinkState(up=False)}
+        edges = ln.AllToAll("1 MB").edges(list(range(8)))
+        return expected._Traffic(plan, edges, (), state, frozenset())._variables
+
+    assert size(8) == size(64) > 0
+
+
+@pytest.mark.parametrize("uplink", ["10 Gb/s", "100 Gb/s"])
+def test_bottlenecks_that_are_full_at_once_take_one_program(monkeypatch, uplink):
+    """All leaves, or all NICs, of a random permutation: not one program for each."""
+    plan = make_plan(ln.clos.two_tier(planes=2, leaves=16, spines=4, hosts_per_leaf=4,
+                                      uplink_rate=uplink, **LINK))
+    hosts = list(range(64))
+    solved = []
+    monkeypatch.setattr(linear_program, "maximize",
+                        lambda *given: solved.append(1) or maximize(*given))
+    rates = expected.edge_rates(plan, ln.Permutation("1 MB", shift="random").edges(hosts))
+    assert max(rates) <= 200e9 * (1 + 1e-9) and len(solved) <= 12
 
 
 @pytest.mark.soak

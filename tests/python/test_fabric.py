@@ -148,6 +148,13 @@ def test_networkx_there_and_back():
     ).check()
 
 
+def test_an_edge_that_says_its_rate_by_another_name_is_told_so():
+    graph = networkx.Graph()
+    graph.add_edge("h0", "s", capacity=10)
+    with pytest.raises(FabricError, match="attribute 'capacity' is not read; name it rate"):
+        ln.from_networkx(graph)  # not that it has no rate
+
+
 def test_a_fabric_draws_itself():
     text = small()._repr_svg_()
     assert "<svg" in text and "p3.spine1" in text

@@ -199,6 +199,14 @@ def test_faults_at_steps_last_medians_of_the_undisturbed_iteration():
     assert [at for at, _ in drain(table)] == [80, 95] and table.finished
 
 
+def test_iterations_of_a_collective_last_with_what_its_ranks_compute_between_them():
+    fault = ln.down("h0--p0.leaf0", at=ln.step(3), duration=ln.iterations(4), phase="a")
+    table = Timetable(PLAN, [fault])
+    for number in (1, 2, 3):  # 10 s each, every 15 s
+        table.on_iteration(number, (number - 1) * 15 * S, ((number - 1) * 15 + 10) * S)
+    assert table.next_time() == (40 + 4 * 15) * S
+
+
 def test_a_step_that_is_jumped_over_still_starts_its_fault():
     table = Timetable(PLAN, [ln.down("h0--*", at=ln.step(3), phase="a")])
     assert PhaseChange("a", "begin") in table.on_iteration(7, 0, S)

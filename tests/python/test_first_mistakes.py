@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Mapping
 
 import pytest
 
@@ -48,8 +49,23 @@ def test_tab_offers_builders_and_numbers(here):
 def test_a_result_is_read_as_a_mapping(here):
     r = ln.run(fabric(), ln.AllReduce("1 MB", 6), write=False)
     assert "before.blip_s" in r and "down.blip_s" not in r and 0 not in r
-    assert dict(r) == {name: r[name] for name in r} and r.keys() == list(r)
+    assert dict(r) == {name: r[name] for name in r} and list(r.keys()) == list(r)
     assert dict(r)["errors"] == 0
+    assert isinstance(r, Mapping) and len(r) == len(r.rows) == len(r.keys())
+    assert r.get("before.blip_s") == r["before.blip_s"] and r.get("errors", 3) == 0
+    assert r.get("down.blip_s") is None and r.get("nothing", 7) == 7
+    assert dict(r.items()) == dict(r) and list(r.values()) == [r[name] for name in r]
+    with pytest.raises(KeyError, match=r'no number "before.blib_s"; nearest: before'):
+        r["before.blib_s"]
+    with pytest.raises(ln.UsageError, match=r'^no number "x"; nearest: '):
+        r.metric("x")
+
+
+def test_results_are_equal_where_they_are_one(here):
+    """Two runs with the same figures are two runs, and a result is a key of a dict as before."""
+    one, other = (ln.run(fabric(), ln.AllReduce("1 MB", 6), write=False) for _ in range(2))
+    assert dict(one) == dict(other) and one != other and one != dict(one) and one == one
+    assert len({one, other}) == 2 and bool(one)
 
 
 def test_a_run_that_is_not_to_be_written_leaves_nothing(here):

@@ -38,11 +38,47 @@ def test_spreadsheets_and_sums_of_shares_are_read(tmp_path):
     plain = from_csv(written(tmp_path, "bytes,share\n1000,0\n2000,0.5\n10000,1\n")).points
     for text in ("\ufeffbytes,share\n1000,0\n2000,0.5\n10000,1\n",  # Excel's UTF-8
                  "\ufeff1000,0\n2000,0.5\n10000,0.9999999999\n",
-                 "1000,0,\n2000,0.5,\n10000,1,\n", "1000 0\n2000\t50\n10000 100.0000001\n"):
+                 "1000,0,\n2000,0.5,\n10000,1,\n", "1000 0\n2000\t50\n10000 100.0000001\n",
+                 "1000, 0%\n 2000 , 50%\n10000,100%\n", "\ufeff1000 0  \n  2000 0.5\n\n10000 1"):
         read = from_csv(written(tmp_path, text)).points
         assert [size for size, _ in read] == [size for size, _ in plain]
         assert [share for _, share in read] == pytest.approx([share for _, share in plain])
     assert from_csv(written(tmp_path, "5,0.9999999999\n")).points[-1][1] == 1
+
+
+# The form of Homa's simulator: the mean alone in the first row, then bytes and shares.
+HOMA = "352.0\n10 0.2\n100 0.7\n1000 1\n"
+
+
+def test_homas_sizes_are_drawn_as_homa_draws_them(tmp_path):
+    """The sizes of the rows and none between them: the first whose share is no less."""
+    sizes = from_csv(written(tmp_path, HOMA, "homa.txt"))
+    draw = random.Random(3)
+    for _ in range(500):
+        share = draw.random()
+        expected = 10 if share <= 0.2 else 100 if share <= 0.7 else 1000
+        assert sizes.at(share) == expected
+    assert sizes.mean == pytest.approx(0.2 * 10 + 0.5 * 100 + 0.3 * 1000)
+    # The same rows without the mean are a line.
+    line = from_csv(written(tmp_path, HOMA.partition("\n")[2], "line.txt"))
+    assert line.at(0.45) == 55 and line.mean != pytest.approx(sizes.mean)
+    assert ln.Flows(tmp_path / "homa.txt").distribution.points == sizes.points
+    # What is stated must be what is there; and sizes in packets would be 1,460 times too small.
+    with pytest.raises(UsageError, match=r"its first row is one number, 400, and so the mean .* "
+                                         "but that is 352; a row is two numbers, bytes,share"):
+        from_csv(written(tmp_path, HOMA.replace("352.0", "400")))
+    with pytest.raises(UsageError, match=r'its sizes are packets, .* give "websearch"'):
+        from_csv(written(tmp_path, HOMA, "DCTCP_MsgSizeDist.txt"))
+
+
+def test_a_file_of_sizes_has_any_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = from_csv(written(tmp_path, HPCC, "web.txt")).points
+    for given in (written(tmp_path, HPCC, "WebSearch_distribution"), "WebSearch_distribution"):
+        assert ln.Flows(given).distribution.points == plain
+    with pytest.raises(UsageError, match='"websaerch" is no size, no file, and no known '
+                                         "distribution; nearest: websearch"):
+        ln.Flows("websaerch")
 
 
 # For each refusal, inputs that are wrong in that way and in no other.
@@ -52,8 +88,10 @@ REFUSALS = {
     "of the row before; sizes and shares never fall": (
         "5,0\n4,1\n", "5,0.5\n6,0.4\n7,1\n", "5,90\n6,1\n", "0,0\n5,0.5\n4,1\n"),
     "a row is two numbers, bytes,share": ("5,1,7\n", "5\n6,1\n", "5,0\nx,1\n", "5;0\n6;1\n",
-                                          "inf,1\n", "nan,1\n"),
-    "the last row's share is": ("5,0.5\n", "5,0\n6,0.999\n", "5,10\n6,90\n"),
+                                          "inf,1\n", "nan,1\n", "5,1%%\n", "7\n8\n5 1\n",
+                                          "5 0.5\n7\n9 1\n", "-3\n5 1\n"),
+    "the last row's share is": ("5,0.5\n", "5,0\n6,0.999\n", "5,10\n6,90\n", "5,1%\n",
+                              "185.0\n1 0.00583\n15 0.47\n"),
     "no row; a row is bytes,share": ("", "\n\n", "# none\n", "bytes,share\n"),
 }
 
@@ -122,9 +160,54 @@ def test_what_a_fabric_writes_is_read_without_a_word():
 
 
 @pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
-def test_a_directed_graph_is_refused(kind):
-    with pytest.raises(UsageError, match="a directed graph; every link is full duplex"):
+def test_a_directed_graph_is_refused_without_every_way_back(kind):
+    with pytest.raises(UsageError, match=r"a directed graph; every link is full duplex: add an "
+                                         "edge s0->h0 to h0->s0, one of each"):
         ln.from_networkx(kind([("h0", "s0"), ("h1", "s0")]), **DEFAULTS)
+    both = kind([("h0", "s0"), ("s0", "h0"), ("h1", "s0"), ("s0", "h1")])
+    assert ln.from_networkx(both, **DEFAULTS).counts == (2, 1, 2)
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
+def test_a_way_back_may_be_another(kind):
+    graph = kind()
+    for host in ("h0", "h1"):
+        graph.add_edge(host, 0, rate="1 Gb/s")
+        graph.add_edge(0, host, rate="10 Gb/s", delay="3 us")
+    fabric = ln.from_networkx(graph, delay="1 us")
+    assert len(fabric.links) == 2
+    there = ln.run(fabric, ln.Flows(["125 kB"], pairs=[(0, 1)])).flows[0]["fct_s"]
+    assert 1.0e-3 < there < 1.2e-3, "the slow way up sets the pace"
+    with pytest.raises(UsageError, match="exists already"):
+        ln.from_networkx(nx.MultiDiGraph([(0, "h0"), ("h0", 0), (0, "h0"), ("h0", 0)]),
+                         **DEFAULTS)
+
+
+def test_whole_numbers_of_generators_get_a_letter():
+    graph = nx.cycle_graph(4)
+    graph.add_node(7, kind="host")
+    graph.add_edge(7, 0)
+    graph.add_edge("h1", 2)
+    fabric = ln.from_networkx(graph, **DEFAULTS)
+    names = {end for row in fabric.links for end in (row["a"], row["b"])}
+    assert names == {"n0", "n1", "n2", "n3", "h7", "h1"}
+    with pytest.raises(UsageError, match="node n0 exists already"):
+        ln.from_networkx(nx.Graph([("n0", 0)]), **DEFAULTS)
+
+
+def test_a_directed_graph_both_ways_has_links_that_may_differ():
+    graph = nx.DiGraph([("h0", "s0", {"rate": "10 Gb/s"}), ("s0", "h0", {"rate": "5 Gb/s"})])
+    (link,) = ln.from_networkx(graph, delay="1 us").links
+    assert str(link["rate"]) == "10 Gb/s / 5 Gb/s" and str(link["delay"]) == "1 us"
+
+
+def test_whole_numbers_get_a_letter_in_graphs_and_graphml(tmp_path):
+    graph = nx.Graph([(0, 1), (1, 2)])
+    graph.nodes[0]["kind"] = graph.nodes[2]["kind"] = "host"
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    for given in (graph, nx.read_graphml(tmp_path / "g.graphml")):
+        made = ln.from_networkx(given, **DEFAULTS)
+        assert list(made.hosts) == ["h0", "h2"] and list(made.switches) == ["n1"]
 
 
 # --- names and links ------------------------------------------------------------------------------
@@ -135,14 +218,15 @@ def build(act):
 
 
 # A name that is refused, and the words that must hold of it.
-@pytest.mark.parametrize("name", ["3", "0host", "_a", "a..b", "a.", "a b", "a-b", "", "é"])
+@pytest.mark.parametrize("name", ["3x", "0host", "_a", "a..b", "a.", "a b", "a-b", "", "é"])
 def test_a_node_name_is_refused_by_the_whole_rule(name):
     rule = "a letter, then letters, digits and _, with single dots between them"
     with pytest.raises(UsageError, match=rule):
         build(lambda fabric: fabric.add_switch(name))
-    graph = nx.Graph([(int(name) if name.isdecimal() else name, "s0")])
     with pytest.raises(UsageError, match=rule):
-        ln.from_networkx(graph, **DEFAULTS)
+        ln.from_networkx(nx.Graph([(name, "s0")]), **DEFAULTS)
+    with pytest.raises(UsageError, match=rule):
+        build(lambda fabric: fabric.add_switch("3"))
 
 
 @pytest.mark.parametrize(("ends", "line"), [

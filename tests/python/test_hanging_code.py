@@ -53,7 +53,7 @@ def a_control(method):
     own = {"__init__": __init__, "on_tick": on_tick, method: hangs, "observe": observe}
     ln.plugin.congestion("hanging")(type("Hanging", (ln.plugin.Congestion,), own))
     if method == "on_ports":
-        return lossy("mrc", mrc={"congestion": "hanging"})
+        return lossy("mrc", mrc={"cc": "hanging"})
     return lossy("tcp", tcp={"cc": "hanging"})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import loomnet as ln
 from loomnet.jobs.collectives import COLLECTIVES
-from loomnet.labs.foresight import most_flows, most_rounds
+from loomnet.labs.run_lint import most_flows, most_rounds
 from loomnet.running.virtual_clock import VirtualRunner
 
 TRAIN = Path(__file__).parents[2] / "scenarios" / "train_digits.py"

@@ -37,7 +37,7 @@ def test_older_runs_lose_their_series_and_keep_their_figures(little, tmp_path):
     def many(lab: ln.Lab):
         seen, _ = runs(lab)
         assert [label for label, data in seen.items() if data() is not None] == ["r2"]
-        assert lab.results["r0"]["errors"] == 0 and "before.iteration_s" in lab.results["r0"]
+        assert lab.results["r0"]["errors"] == 0 and "fct_p99_s" in lab.results["r0"]
         assert list(lab.results) == ["r0", "r1", "r2"] and "r1" in lab.results
         with pytest.raises(ln.UsageError, match='run "r0": hosts was let go when later runs'):
             print(lab.results["r0"].data.hosts)

@@ -12,8 +12,8 @@ import loomnet as ln
 import loomnet._core as _core
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.jobs.model_job import MODELS
-from loomnet.labs.foresight import bytes_each, least_iteration_s, most_rounds
 from loomnet.labs.memory import needs
+from loomnet.labs.run_lint import bytes_each, least_iteration_s, most_rounds
 from loomnet.plugins.priorities import FORMULAS, Message
 from loomnet.running.virtual_clock import VirtualRunner
 
@@ -326,10 +326,12 @@ def test_a_trace_has_every_bucket(tmp_path):
         assert [each.name for each in ops] == [f"all_reduce {n}" for n in range(6)]
         assert [each.values["bytes"] for each in ops] == [*sent, *sent]
         assert {each.values["outcome"] for each in ops} == {"ok"}
+        # Iterations are rank 0's: rank 1 has its last sum a moment before or after.
+        apart = 0 if host == "h0" else r.plan.base_rtt_ps // 1000
         for number, each in enumerate(ops):
             around = rounds[number // 3]
-            assert around.begin < each.begin < each.end <= around.end
-        assert [ops[2].end, ops[5].end] == [each.end for each in rounds]
+            assert around.begin < each.begin < each.end <= around.end + apart
+        assert [ops[2].end, ops[5].end] == pytest.approx([each.end for each in rounds], abs=apart)
 
 
 # --- sums in switches -----------------------------------------------------------------------------

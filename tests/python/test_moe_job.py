@@ -282,7 +282,8 @@ def test_bad_fabrics_are_refused_in_one_line(values, message):
 def test_places_and_panels_that_do_not_fit():
     with pytest.raises(UsageError, match=r"64 ranks but 4 hosts"):
         ln.run(ln.mixnet(servers=4, rate="100 Gb/s"), ln.MoeJob("mixtral_8x22b", **SMALL))
-    with pytest.raises(UsageError, match=r"512 ranks, and the hosts have 64 places"):
+    with pytest.raises(UsageError, match="= 512 ranks, by default as published, and the hosts "
+                                         "have 64"):
         ln.run(ln.mixnet(servers=8, rate="100 Gb/s"), ln.MoeJob("mixtral_8x22b"))
     with pytest.raises(UsageError, match=r"links to 2 panels"):
         ln.run(ln.mixnet(servers=8, region=4, rate="100 Gb/s"),

@@ -50,6 +50,21 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_switch_program_gets_its_name_everywhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "--switch", "tally"]) == 0
+    out = capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"tally.c", "tally.py", "test_tally.py"}
+    assert "    loomnet run tally.py\n    pytest" in out and "jupyter" not in out
+    assert not any("heavy" in path.read_text().replace("heaviest", "")
+                   for path in tmp_path.iterdir())
+    assert main(["new", "--switch", "tally"]) == 2
+    assert "tally.c is there already" in capsys.readouterr().err
+    for name in ("Tally", "2d", "class", "../x"):
+        assert main(["new", "elsewhere", "--switch", name]) == 2, name
+    assert 'new: --switch: "../x" is no name for a program' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("planes", ["4", "8"])
 def test_its_scenario_runs_and_its_checks_hold(made, monkeypatch, capsys, planes):
     monkeypatch.chdir(made)

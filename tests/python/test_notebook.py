@@ -1,21 +1,18 @@
 """scenarios/quickstart.ipynb: every cell runs, in under a minute, without root, and shows what it
 says; and it is kept without outputs."""
 
-import importlib.util
-import os
 import re
 import time
 from pathlib import Path
 
 import pytest
+from notebooks import ROOT, check_clean, executed
 
-import loomnet as ln
-
-nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
 pytest.importorskip("distributed")
-QUICKSTART = Path(__file__).parents[2] / "scenarios" / "quickstart.ipynb"
+QUICKSTART = ROOT / "scenarios" / "quickstart.ipynb"
 
 
 def cell(book, start):
@@ -35,17 +32,8 @@ def shown(book, start):
 def book(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
     made = nbformat.read(QUICKSTART, as_version=4)
-    root = str(Path(ln.__file__).parents[1])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
     started = time.monotonic()
-    try:
-        where = {"metadata": {"path": str(folder)}}
-        nbclient.NotebookClient(made, timeout=120, kernel_name="python3", resources=where).execute()
-    finally:
-        os.environ.pop("PYTHONPATH")
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
+    executed(made, folder)
     made.metadata["wall_s"], made.metadata["folder"] = time.monotonic() - started, str(folder)
     return made
 
@@ -60,8 +48,6 @@ def test_it_is_kept_without_outputs():
 def test_every_cell_runs_in_under_a_minute(book):
     code = [c for c in book.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in code)
-    assert not [o for c in code for o in c.outputs if o.output_type == "error"]
-    assert not [o for c in code for o in c.outputs if o.get("name") == "stderr"]
     assert book.metadata["wall_s"] < 60
 
 
@@ -98,11 +84,9 @@ def test_its_texts_are_true(book):
         assert float(ratio) == pytest.approx(float(expected), abs=0.05)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("ipywidgets"), reason="no ipywidgets: no bar")
-def test_a_run_and_a_sweep_show_a_bar(book):
-    for start in ("fault =", "@ln.scenario"):
-        kinds = shown(book, start)
-        assert "application/vnd.jupyter.widget-view+json" in kinds, kinds
+def test_no_bar_is_left(book):
+    check_clean(book)
+    assert not shown(book, "fault =")
 
 
 def test_its_runs_are_written_where_it_ran(book):

@@ -89,7 +89,7 @@ def test_max_min_of_a_seven_to_one_incast(tmp_path):
     size = 4_000_000
     wire, _ = frames("mrc", size)
     least = 7 * sum(wire) * BYTE_PS
-    fixed = {"congestion": "fixed_window", "fixed_window": 16_384}
+    fixed = {"cc": "fixed_window", "fixed_window": 16_384}
     r = run(tmp_path / "fixed", fabric, ln.Incast(f"{size} B"), mrc=fixed)
     times = [flow.completion_ps for flow in r.flow_records]
     # The receiver sends no data, so it probes reverse paths (OCP MRC 1.0),

@@ -74,6 +74,23 @@ def test_a_replay_plays_the_runs_own_copies(here, capsys):
     assert main(["replay", str(run)]) == 1
 
 
+def test_a_run_keeps_what_it_ran_when_files_are_edited_meanwhile(here, capsys):
+    """The scenario's own code edits both files, as an editor would during a run."""
+    running = SCENARIO + (
+        "    from pathlib import Path\n    for name in ('sc.py', 'helper.py'):\n"
+        "        file = Path(__file__).with_name(name)\n"
+        "        file.write_text('SIZE = 0  # edited during the run\\n')\n")
+    (here / "sc.py").write_text(running)
+    assert main(["run", "far/sc.py"]) == 0
+    (run,) = (here.parent / "runs").iterdir()
+    assert (here / "sc.py").read_text() == "SIZE = 0  # edited during the run\n"
+    assert (run / "sc.py").read_text() == running
+    assert (run / "helper.py").read_text() == FILES["helper.py"]
+    capsys.readouterr()
+    assert main(["replay", str(run)]) == 0, capsys.readouterr().out
+    assert "sc.py has changed since; its copy was played" in capsys.readouterr().out
+
+
 def test_a_replay_names_an_input_that_has_changed(here, capsys):
     (here / "sc.py").write_text(SCENARIO.replace(
         "import late\n", "import late\n    from pathlib import Path\n"

@@ -186,7 +186,7 @@ def test_dcqcn_marks_by_its_own_thresholds_at_every_hop():
     [
         ({"dcqcn": True, "minimum_rate_bps": 0}, "RoceOptions.dcqcn.minimum_rate"),
         ({"dcqcn": True, "dcqcn_g": 2.0}, "RoceOptions.dcqcn.g"),
-        ({"dcqn": True}, "no option dcqn; there are"),
+        ({"dcqn": True}, "no option dcqn; nearest: dcqcn.*; there are"),
     ],
 )
 def test_options_of_dcqcn_that_do_not_fit_are_one_clear_line(tmp_path, options, message):

@@ -5,13 +5,19 @@ import itertools
 import math
 import re
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import loomnet as ln
+from loomnet.measures.run_data import HostSeries, Iteration
 from loomnet.results.distributions import OF, distribution_figure
 from loomnet.results.drawing import LINES, STYLES, Scale, style
 from loomnet.results.plots import change_figure, goodput_figure, iteration_figure, save
+from loomnet.results.speed_plots import speed_figure, usual_ps
+from loomnet.results.time_span import CUT_RATIO, GAP_SHARE, QUIET_SHARE, TimeSpan, quiet_gaps
 
 FAULT = ln.down("h0--p0.leaf0", at=ln.step(8), duration=ln.iterations(10), phase="link_down")
 
@@ -64,39 +70,224 @@ def test_a_plot_of_rounds_is_goodput_over_iterations(runs):
         assert axes.get_ylim()[0] == 0
         (band,) = bands(axes)
         assert band == pytest.approx((phase.start_ps / 1e9, phase.end_ps / 1e9))
-    assert texts(goodput) == ["fault: link down"] and iterations.get_legend() is not None
+    assert texts(goodput) == ["fault: link down"] and len(figure.legends) == 1
     (line,) = [line for line in iterations.lines if line.get_label() == "mrc"]
     assert line.get_ydata()[0] == pytest.approx(runs["mrc"].data.iterations[0].length_ps / 1e6)
 
 
+def on_paper(axes, seconds):
+    """Where a time is drawn, as a share of the axes' width."""
+    factor = {"ms": 1e-3, "s": 1.0, "µs": 1e-6}[re.search(r"\((\w+)\)", axes.get_xlabel())[1]]
+    place = axes.transData.transform((seconds / factor, 0))[0]
+    return (place - axes.bbox.x0) / axes.bbox.width
+
+
 def test_panels_have_the_same_axes_and_bins_by_the_length_of_what_is_shown(runs):
-    panels = goodput_figure(runs).axes
+    figure = goodput_figure(runs)
+    figure.draw_without_rendering()
+    panels = figure.axes
     assert len({axes.get_ylim() for axes in panels}) == 1
     assert len({axes.get_xlim() for axes in panels}) == 1
+    assert len({axes.get_xscale() for axes in panels}) == 1
     end = panels[0].get_xlim()[1] * 1e9  # ps; the axis is in ms
     short, long = (runs[name].data.end_ps for name in ("mrc", "roce"))
-    assert end == pytest.approx(1.5 * short) and long > 100 * short
-    assert [text for text in texts(panels[1]) if "goes on to" in text]
+    assert end >= long > 100 * short and end < 1.001 * long
+    (gap,) = TimeSpan.of(runs).gaps
+    shown = end - 1e12 * (gap[1] - gap[0])
     stairs = next(p for p in panels[0].patches if hasattr(p, "get_data")).get_data()
     widths = stairs.edges[1:] - stairs.edges[:-1]  # equal bins side by side are one
-    assert end / 300 < min(widths) * 1e9 < end / 150
+    assert shown / 300 < min(widths) * 1e9 < shown / 150
+    assert [text for text in texts(panels[0]) if "finished at" in text]
     whole = goodput_figure(runs, until="5 s").axes[0]
     assert whole.get_xlabel() == "" and whole.get_xlim()[1] == 5
+    assert whole.get_xscale() == "linear"
+
+
+def test_a_stall_does_not_squeeze_the_rest(runs):
+    """MRC ends after 2 ms, RoCE stands still for 4.3 s in the midst of 4 ms."""
+    figure = iteration_figure(runs)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert re.search(r"\(ms\); the axis is broken: 4\.29 s in which nothing moved are drawn narrow",
+                     axes.get_xlabel())
+    assert "4.29 s" in texts(axes)  # in the gap, too
+    assert on_paper(axes, runs["mrc"].data.end_ps / 1e12) > 0.25
+    roce = runs["roce"].data.iterations
+    stalled = max(roce, key=lambda each: each.length_ps)
+    assert on_paper(axes, stalled.start_ps / 1e12) > 0.15
+    assert on_paper(axes, stalled.end_ps / 1e12) < 0.75 < on_paper(axes, roce[-1].end_ps / 1e12)
+    # Whatever happened is on a part of the axis that is not narrow.
+    ((begin, end),) = TimeSpan.of(runs).gaps
+    for result in runs.values():
+        for each in result.data.iterations:
+            assert not any(begin < at / 1e12 < end for at in (each.start_ps, each.end_ps))
+        for host in result.data.hosts.values():
+            first, last = int(begin * 1e12 / host.bin_ps) + 1, int(end * 1e12 / host.bin_ps)
+            assert not np.any(host.payload[first:last])
+    # Numbers behind the gap are in the same unit, ms, and rise.
+    labels = [float(label.get_text().replace(",", "")) for label in axes.get_xticklabels()]
+    far = [label for label in labels if label > 1000]
+    assert far and all(4290 < label < 4310 for label in far) and labels == sorted(labels)
+    single = runs["roce"].plot()
+    assert "broken" in single.axes[-1].get_xlabel() and len(single.axes) == 2
+
+
+def test_a_run_without_a_stall_has_a_whole_axis(runs):
+    for axes in (*runs["mrc"].plot().axes, iteration_figure({"mrc": runs["mrc"]}).axes[0]):
+        assert axes.get_xscale() == "linear" and "broken" not in axes.get_xlabel()
+
+
+def made_run(*, iterations=(), payload=(), end, bin_s=1e-3):
+    """A run of so many seconds; `iterations` and `payload`: seconds of begin and end."""
+    bins = np.zeros(math.ceil(end / bin_s) + 1, dtype=np.int64)
+    for begin, until in payload:
+        bins[int(begin / bin_s):max(int(until / bin_s), int(begin / bin_s) + 1)] = 1000
+    host = HostSeries(payload=bins, bin_ps=round(bin_s * 1e12))
+    done = [Iteration(n + 1, round(a * 1e12), round(b * 1e12))
+            for n, (a, b) in enumerate(iterations)]
+    data = SimpleNamespace(hosts={0: host}, iterations=done, flows=[], end_ps=round(end * 1e12))
+    return SimpleNamespace(data=data, phases=[])
+
+
+def test_what_is_quiet_by_its_nature_is_no_gap():
+    # Iterations of 2 s that compute for all but 1 ms: quiet for most of the time.
+    ends = [2.0 * n for n in range(1, 4)]
+    computing = made_run(iterations=[(at - 2, at) for at in ends], end=6.0,
+                         payload=[(at - 1e-3, at) for at in ends])
+    assert quiet_gaps([computing], 6.0) == ()
+    # A stall of half of the time is seen at full width, one of nearly all of it is not.
+    for stall, broken in ((1.0, False), (50.0, True)):
+        busy = [(0.0, 0.5), (0.5 + stall, 1.0 + stall)]
+        run = made_run(payload=busy, end=1.0 + stall)
+        assert (quiet_gaps([run], 1.0 + stall) != ()) == broken
+        assert broken == (stall / (1 + stall) >= QUIET_SHARE)
+    # Beside a run that is busy all the time there is no gap.
+    assert quiet_gaps([run, made_run(payload=[(0, 51)], end=51.0)], 51.0) == ()
+    # Two stalls are two gaps.
+    twice = made_run(payload=[(0, 0.5), (40, 40.5), (90, 90.5)], end=90.5)
+    assert [round(end - begin) for begin, end in quiet_gaps([twice], 90.5)] == [40, 50]
+
+
+def test_places_on_a_broken_axis_rise_and_lead_back():
+    span = TimeSpan(91.0, ((0.5, 40.0), (40.5, 90.0)))
+    place, time_at = span.on_paper()
+    at = np.array([-1, 0, 0.25, 0.5, 20, 40, 40.25, 40.5, 60, 90, 91, 95.0])
+    places = place(at)
+    assert np.all(np.diff(places) > 0) and time_at(places) == pytest.approx(at)
+    assert span.shown == pytest.approx(2.0) and span.quiet == pytest.approx(89.0)
+    assert place(40.0) - place(0.5) == pytest.approx(GAP_SHARE * span.shown)
+    assert place(91.0) - place(90.0) == pytest.approx(1.0)
+
+
+def test_a_run_that_goes_on_for_longer_is_cut_and_says_so(tmp_path):
+    """Longer because it is slow, with no stall: there is nothing to leave out."""
+    found = {}
+    for name, rate in (("fast", "400 Gb/s"), ("slow", "10 Gb/s")):
+        fabric = ln.star(hosts=2, rate=rate, delay="1 us")
+        found[name] = ln.run(fabric, ln.AllReduce("1 MiB", 6, "mrc"), directory=tmp_path / name)
+    panels = goodput_figure(found).axes
+    short, long = (found[name].data.end_ps for name in ("fast", "slow"))
+    assert long > 4 * short
+    factor = {"µs": 1e6, "ms": 1e9}[re.search(r"\((.s)\)", panels[1].get_xlabel())[1]]
+    assert panels[0].get_xlim()[1] * factor == pytest.approx(CUT_RATIO * short)
+    assert [text for text in texts(panels[1]) if "goes on to" in text]
+    (axes,) = iteration_figure(found).axes
+    assert [line.get_label() for line in axes.lines if "which ends outside" in line.get_label()] \
+        == [] and "broken" not in axes.get_xlabel()
 
 
 def test_no_line_is_drawn_across_a_stall(runs):
     (axes,) = iteration_figure(runs).axes
+    (line,) = [line for line in axes.lines if line.get_label() == "roce"]
+    usual = min(i.length_ps for i in runs["roce"].data.iterations) / 1e12
+    assert axes.get_yscale() == "log" and "log scale" in axes.get_ylabel()
+    assert max(y for y in line.get_ydata() if not math.isnan(y)) < 3 * usual
+    assert any(math.isnan(y) for y in line.get_ydata())
+    for axes in (*iteration_figure(runs).axes, *iteration_figure(runs, until="10 s").axes):
+        # A bar over the time it took.
+        bar, = [each for each in axes.lines if each.get_label() == "roce: stalled iteration"]
+        assert bar.get_ydata()[0] == bar.get_ydata()[1] > 4
+        assert bar.get_marker() == line.get_marker()
+    # Where the picture ends before the stall does, the bar's label says so.
+    (axes,) = iteration_figure(runs, until="3 ms").axes
     labels = [line.get_label() for line in axes.lines]
     (stalled,) = [label for label in labels if "which ends outside" in label]
     assert re.match(r"roce: an iteration of 4\.\d+ s", stalled)
-    (line,) = [line for line in axes.lines if line.get_label() == "roce"]
-    usual = min(i.length_ps for i in runs["roce"].data.iterations) / 1e6
-    assert max(y for y in line.get_ydata() if not math.isnan(y)) < 3 * usual
-    assert any(math.isnan(y) for y in line.get_ydata())
-    (axes,) = iteration_figure(runs, until="10 s").axes  # all of it: a bar over the time it took
-    assert axes.get_yscale() == "log" and "log scale" in axes.get_ylabel()
-    bar, = [each for each in axes.lines if each.get_label() == "roce: stalled iteration"]
-    assert bar.get_ydata()[0] == bar.get_ydata()[1] > 4 and bar.get_marker() == line.get_marker()
+
+
+@pytest.mark.parametrize("order", [("mrc", "roce"), ("roce", "mrc")])
+def test_each_runs_fault_is_shaded_where_it_was(runs, order):
+    """A fault counted in iterations lasts longer in a slower run."""
+    (axes,) = iteration_figure({name: runs[name] for name in order}).axes
+    faults = [next(each for each in runs[name].phases if each.name == "link_down")
+              for name in order]
+    assert faults[0].end_ps != faults[1].end_ps
+    wanted = [(each.start_ps / 1e9, each.end_ps / 1e9) for each in faults]
+    assert all(any(band == pytest.approx(each) for band in bands(axes)) for each in wanted)
+    names = [text for text in axes.texts if text.get_text().startswith("fault: ")]
+    # One name for all, whatever their number: names of each would lie over one another.
+    assert [text.get_text() for text in names] == ["fault: link down, of each line in its colour"]
+    colours = {to_rgb(line.get_color()) for line in axes.lines if line.get_label() in order}
+    assert {to_rgb(patch.get_facecolor()) for patch in axes.patches} >= colours
+    # Where all have one fault at the same time it is everybody's.
+    (axes,) = iteration_figure({"a": runs["mrc"], "b": runs["mrc"]}).axes
+    assert len(bands(axes)) == 1 and "fault: link down" in texts(axes)
+
+
+def test_texts_of_marks_do_not_lie_over_one_another():
+    from loomnet.results.drawing import Scale, draw_marks, new_picture
+
+    _, (axes,) = new_picture()
+    axes.set_xlim(0, 100)
+    taken = []
+    for number in range(4):
+        draw_marks(axes, [{"time_s": 20 + number, "mark": "saved"},
+                          {"time_s": 60.2 + 0.1 * number, "mark": f"saved {number}"}],
+                   Scale("s", 1.0), taken=taken)
+    assert [text.get_text() for text in axes.texts] == ["saved", "saved 0", "saved 1"]
+    heights = [text.get_position()[1] for text in axes.texts]
+    assert heights[1] == heights[0] and heights[2] > heights[1] + 0.4
+    assert len(axes.lines) == 8  # the ticks are all there
+
+
+def test_speed_may_have_one_common_whole(runs):
+    usual = {name: usual_ps(result) for name, result in runs.items()}
+    fastest = min(usual, key=usual.get)
+    slower = max(usual, key=usual.get)
+    figure = speed_figure(runs, common=True)
+    assert f"100 % is {fastest} before the first fault" in figure.axes[0].get_title(loc="left")
+    for axes, name in zip(figure.axes, runs, strict=True):
+        steps = next(each for each in axes.patches if hasattr(each, "get_data")).get_data().values
+        first = runs[name].data.iterations[0].length_ps
+        assert steps[0] == pytest.approx(min(100 * usual[fastest] / first, 125))
+    assert usual[slower] > usual[fastest]
+    with pytest.raises(ln.UsageError, match="common=1 must be True or False"):
+        speed_figure(runs, common=1)
+
+
+def test_a_stalls_time_is_written_once(runs):
+    panel = speed_figure(runs).axes[1]
+    shown = [text.get_text() for text in panel.texts if text.get_visible()]
+    assert [text for text in shown if "took" in text] and "4.29 s" not in shown
+
+
+def test_speed_is_of_the_jobs_own_without_faults(runs):
+    figure = speed_figure(runs, faults={"link_down": "a link dies"}, title="Speed")
+    assert figure.axes[0].get_title(loc="left") == "Speed"
+    for axes, (name, result) in zip(figure.axes, runs.items(), strict=True):
+        assert axes.get_ylabel() == name and axes.get_ylim()[0] == 0
+        speeds = next(p for p in axes.patches if hasattr(p, "get_data")).get_data().values
+        done = result.data.iterations
+        assert len(speeds) == len(done)
+        assert speeds[0] == pytest.approx(100, abs=3)  # before the fault
+        average = 100 * len(done) * (1e12 * result["before.iteration_s"]) / (
+            done[-1].end_ps - done[0].start_ps)
+        assert f"average\n{average:.0f} %" in texts(axes)
+    assert "a link dies" in texts(figure.axes[0]) and "a link dies" not in texts(figure.axes[1])
+    took = [text for text in texts(figure.axes[1]) if "took" in text]
+    assert took == ["one step\ntook 4.3 s"] and not any("took" in t for t in texts(figure.axes[0]))
+    with pytest.raises(ln.UsageError, match="no speed: it needs a job that ended an iteration"):
+        speed_figure({})
 
 
 def test_series_on_the_same_axes_are_told_apart(runs):
@@ -113,9 +304,10 @@ def test_series_on_the_same_axes_are_told_apart(runs):
 
 def test_styles_differ_without_colour():
     assert len({str(line) for line in LINES}) == len(STYLES) == len({m for _, m in STYLES})
-    looks = [style(i) for i in range(5)]
+    looks = [style(i) for i in range(12)]
     for one, other in itertools.combinations(looks, 2):
         assert one["marker"] != other["marker"] and one["linestyle"] != other["linestyle"]
+        assert one["color"] != other["color"]
     colours = {bar.get_hatch() for bar in change_figure(
         [("a", 1.0, "worse"), ("b", -0.5, "better"), ("c", 0.2, "changed")]).axes[0].patches}
     assert len(colours) == 3
@@ -144,6 +336,44 @@ def test_every_distribution(runs, flows, of):
     assert result.plot(of).axes[0].get_xlabel() == axes.get_xlabel()
 
 
+@pytest.mark.parametrize(("size", "count"), [(None, 5), ((5, 3), 5), ((9, 6), 5), (None, 12)])
+def test_a_legend_of_distributions_covers_no_curve(flows, size, count):
+    figure = distribution_figure({f"run {n}": flows for n in range(count)}, "fct", size=size)
+    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
+    assert len(looks) == len({line._unscaled_dash_pattern[1] and tuple(
+        line._unscaled_dash_pattern[1]) for line in figure.axes[0].lines}) == count
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    legend, title = axes.get_legend().get_window_extent(), axes._left_title.get_window_extent()
+    assert not legend.overlaps(axes.bbox) and not legend.overlaps(title)
+    assert legend.y0 >= axes.bbox.y1 and title.y1 <= figure.bbox.y1
+    if size is not None:
+        assert tuple(figure.get_size_inches()) == size
+
+
+def test_every_picture_has_a_size(runs, flows):
+    overtime = (None, "goodput", "iterations", "speed", "links", "latency")
+    for result, whats in ((runs["mrc"], overtime),
+                          (flows, (None, "fct"))):
+        for what in whats:
+            assert tuple(result.plot(what, size=(6, 5)).get_size_inches()) == (6, 5), what
+    for size in ((9,), "big", (0, 4), (9, 1e9), (9, "4")):
+        with pytest.raises(ln.UsageError, match=r"must be \(width, height\) in inches"):
+            runs["mrc"].plot(size=size)
+
+
+def test_distributions_do_not_begin_far_from_their_first_value(flows, tmp_path):
+    """Where all flows take about as long, the axis does not begin at 0; slowdowns begin at 1."""
+    alike = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"), ln.Permutation("1 MB"),
+                   directory=tmp_path / "run")
+    (axes,) = distribution_figure({"": alike}, "fct").axes
+    least = min(row["fct_s"] for row in alike.flows) * 1e6
+    assert 0.9 * least < axes.get_xlim()[0] < least
+    for result in (alike, flows):
+        (axes,) = distribution_figure({"": result}, "slowdown").axes
+        assert axes.get_xlim()[0] == 1
+
+
 def test_what_cannot_be_drawn_is_one_line(runs, flows):
     for result, what, message in (
             (runs["mrc"], "overveiw", 'no picture "overveiw"; nearest: overview'),
@@ -169,9 +399,14 @@ def test_links_over_time(runs):
     assert sent[-1][1] <= result.data.totals["link p0.leaf0->h0"]["bytes"]
     queue = result.series("queue")
     assert {row["where"] for row in queue} == set(result.data.samples.sent) and len(queue) > 50
-    top, below = result.plot("links").axes
-    assert top.get_ylabel() == "link use (share of rate)" and "bytes waiting" in below.get_ylabel()
-    assert top.get_ylim()[0] == below.get_ylim()[0] == 0 and len(bands(top)) == 1
+    top, below, of_use, of_queue = result.plot("links").axes
+    assert of_use.get_ylabel() == "link use (share of rate)"
+    assert "bytes waiting" in of_queue.get_ylabel() and len(bands(top)) == 1
+    # A direction has its strip in the same place of both panels.
+    names = [[label.get_text() for label in panel.get_yticklabels()] for panel in (top, below)]
+    assert names[0] == names[1] and set(names[0]) == set(result.data.samples.sent)
+    strip = top.collections[names[0].index("p0.leaf0->h0")]
+    assert strip.get_array().max() == pytest.approx(max(values)) and strip.get_clim() == (0, 1)
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -217,8 +452,10 @@ def test_without_the_package_of_frames_the_error_is_one_line(runs, monkeypatch, 
 def test_a_number_of_a_result_is_for_arithmetic(runs):
     r = runs["mrc"]
     assert r.number("before.iteration_s") + 1 == r["before.iteration_s"] + 1
-    with pytest.raises(ln.UsageError, match=r'number "final_loss" is null: no loss was read'):
-        r.number("final_loss")
+    with pytest.raises(ln.UsageError, match=r'number "link_down.iteration_s" is null: '):
+        runs["roce"].number("link_down.iteration_s")
+    with pytest.raises(ln.UsageError, match=r'no number "before.recovery_s": there is no fault'):
+        r.number("before.recovery_s")
     with pytest.raises(ln.UsageError, match=r'no number "before.iteration"; nearest: '):
         r.number("before.iteration")
 

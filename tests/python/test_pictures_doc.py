@@ -4,10 +4,11 @@ import doc_blocks
 import pytest
 
 import loomnet as ln
-from loomnet.results.comparison import REL_LIVE, REL_VIRTUAL, Verdict
+from loomnet.results.comparison import IN_WORDS, REL_LIVE, REL_VIRTUAL, Verdict
+from loomnet.results.distributions import NEAR
 from loomnet.results.drawing import STALL
-from loomnet.results.plots import CUT_RATIO, LONGEST_RATIO
 from loomnet.results.result_plot import WHATS
+from loomnet.results.time_span import CUT_RATIO, LONGEST_RATIO, MOST_GAPS, QUIET_SHARE
 
 PAGE = doc_blocks.ROOT / "docs" / "pictures.md"
 
@@ -29,10 +30,12 @@ def test_it_says_what_the_code_does():
     for what in WHATS:
         assert f"`{what}`" in text, what
     for verdict in Verdict.__args__:
-        assert f"`{ {'unmeasured': 'not measured'}.get(verdict, verdict) }`" in text, verdict
+        assert f"`{IN_WORDS.get(verdict, verdict)}`" in text, verdict
     assert (REL_VIRTUAL, REL_LIVE) == (0.01, 0.05) and "up to 1 %" in text and "up to 5 %" in text
     assert (STALL, LONGEST_RATIO, CUT_RATIO) == (3, 4, 1.5)
-    assert "longer than three medians" in text and "more than four times" in text
+    assert "longer than three medians" in text and "more than four times" in " ".join(text.split())
+    assert (QUIET_SHARE, MOST_GAPS) == (0.8, 4) and "four at most, take four fifths" in text
+    assert NEAR == 0.3 and "above three tenths of the largest" in text
 
 
 def test_a_name_that_is_none_has_a_hint():

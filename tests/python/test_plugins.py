@@ -11,7 +11,7 @@ import pytest
 import loomnet as ln
 from loomnet.base.errors import ContractError, RunInterrupted
 
-CHOICES = {"tcp": "cc", "mrc": "congestion", "roce": "cc"}
+CHOICES = {"tcp": "cc", "mrc": "cc", "roce": "cc"}
 
 
 class Aimd(ln.plugin.Congestion):
@@ -127,7 +127,7 @@ def test_live_a_control_in_python_is_refused(tmp_path, transport):
 
 
 REFUSED = {
-    "an unknown control": (lambda: go(None, "tcp", "aimd3"), "no control aimd3; there are"),
+    "an unknown control": (lambda: go(None, "tcp", "aimd3"), "no control aimd3; nearest: "),
     "an unknown option": (lambda: go(None, "tcp", "aimd2", fctor=1), "no option fctor"),
     "a signal that is missing": (lambda: go(None, "tcp", "notified"),
                                  "notified needs notifications, line_rate, which this transport"),
@@ -145,7 +145,7 @@ REFUSED = {
         "options": {"a": None}})), "option a has no default"),
     "a control of another type": (lambda: go(None, "roce", 5), "roce: cc=5 is not a name"),
     "what is not registered": (lambda: ln.check_plugin(int), "<class 'int'> is not registered"),
-    "no class to check": (lambda: ln.check_plugin("aimd2"), "'aimd2' is not registered"),
+    "no class to check": (lambda: ln.check_plugin("aimd2"), "'aimd2' is a name; give the class"),
     "an option of a check": (lambda: ln.check_plugin(Aimd, fctor=2), "no option fctor"),
 }
 
@@ -187,7 +187,8 @@ def cut(**values):
 
 
 CONTROLS = {
-    "a window that is no number": (cut(window=math.nan), ["window is not a number, over tcp"]),
+    "a window that is no number": (cut(window=math.nan),
+                               ["window=nan is not a number (test_plugins.py:"]),
     "no window": (cut(window=0), ["the window is 0"]),
     "a negative rate": (cut(pacing_rate=-1.0), ["pacing rate is negative"]),
     "a rate beyond counting": (cut(pacing_rate=1e300),

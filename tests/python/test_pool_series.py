@@ -143,6 +143,35 @@ def test_a_long_run_is_looked_at_less_often(tmp_path, monkeypatch):
     assert r["b.slots_peak.p0.leaf0"] > 0
 
 
+def test_slots_that_no_sample_met_are_said(tmp_path):
+    """Workers in step: all packets of a sum come in one instant, so none is held for a time."""
+    fabric = star(hosts=4)
+    fabric.add_host("ps0", role="server")
+    fabric.add_link("ps0", "p0.leaf0", rate="10 Gb/s", delay="1 us")
+    job = ln.AllReduce("200 kB", ranks=4, allreduce="ina")
+    r = go(tmp_path / "step", fabric, job, pools="1 us")
+    assert r.switch("p0.leaf0").counters["complete"] > 300
+    assert r["slots_mean.p0.leaf0"] == 0 and r["slots_peak.p0.leaf0"] is None
+    why = r.metric("slots_peak.p0.leaf0").reason
+    assert "no sample met a slot" in why and "each for no time" in why
+    pool = r.pool("p0.leaf0")
+    assert pool.unseen and pool.taken_text == (
+        f"Slots were taken {r.switch('p0.leaf0').counters['claim']} times, each for no time: "
+        "all packets of a sum came at once")
+    assert any("No sample met a slot" in text.get_text() for text in pool.plot().texts)
+    assert "each for no time" in pool._repr_html_()
+    # A server on a worker's link delays that worker: slots are held, and nothing of this is said.
+    r = go(tmp_path / "late", star(hosts=4), job, pools="1 us")
+    counters = r.switch("p0.leaf0").counters
+    assert r["slots_peak.p0.leaf0"] > 0 and not r.pool("p0.leaf0").unseen
+    each_us = counters["held_ps"] / counters["claim"] / 1e6
+    assert f"each for {each_us:.4g} us on average" in r.pool("p0.leaf0").taken_text
+    drawn = r.pool("p0.leaf0").plot()
+    assert not drawn.texts
+    drawn.savefig(tmp_path / "pool.png")  # as a figure's
+    assert (tmp_path / "pool.png").stat().st_size > 1000
+
+
 def test_the_table_draws_itself(tmp_path):
     from matplotlib.figure import Figure
 

@@ -1,6 +1,7 @@
 """Queue disciplines of links: what TCP sees over each on the virtual clock, how a fabric chooses
 one and how a wrong choice is refused; the largest frame in PFC's headroom."""
 
+import dataclasses
 import statistics
 
 import pytest
@@ -115,7 +116,7 @@ def test_a_choice_reaches_the_engine_and_another_discipline_starts_from_its_pres
     half = make_plan(fabric).links[-1].forward
     assert half.queue == "fq_codel" and half.trim_bytes == 0
     assert half.queue_options == (("ecn", 0), ("flows", 64), ("quantum", 3000), ("target", 10**9))
-    link_config(half)
+    link_config(dataclasses.asdict(half))
     fabric.override(BOTTLENECK, interval="20 ms")
     assert ("interval", 2 * 10**10) in make_plan(fabric).links[-1].forward.queue_options
     fabric.override(BOTTLENECK, queue="codel", ecn=None)

@@ -12,7 +12,7 @@ import pytest
 import loomnet as ln
 
 TEXT = pages.PAGES[pages.README]
-FIRST = pages.commands(pages.README)[0]
+FIRST = "loomnet run scenarios/flap.py"
 NUMBER = r"-?\d+(?:\.\d+)?"
 FLAP = pages.ROOT / "scenarios" / "flap.py"
 
@@ -37,7 +37,14 @@ def test_it_is_short_and_says_what_it_is_first():
     lines = TEXT.splitlines()
     assert len(lines) <= 120
     assert lines[0] == "# Loomnet" and all(lines[2:7]) and not lines[7]
-    assert TEXT.index("## Start without root") < TEXT.index("script/demo")
+    start = TEXT.index("## Start without root")
+    assert TEXT.index("![") < start < TEXT.index("script/demo")
+    # Both ways, the wheel's first, each with its time, before the first output.
+    head = TEXT[start:TEXT.index("The last command prints")]
+    wheel, source = head.index("pip install dist/loomnet-"), head.index("pip install '.[torch")
+    assert wheel < source and re.search(r"\d+ s", head[:wheel])
+    assert re.search(r"\d+ min", head[wheel:source])
+    assert FIRST in pages.commands(pages.README)
 
 
 def test_what_it_links_to_is_there():

@@ -109,7 +109,7 @@ def test_computing_between_steps_is_seeded_and_takes_longer() -> None:
 def test_room_for_the_header_in_trimmed_packets(job: Any) -> None:
     fabric = _fabric().override("p0.leaf*->p0.spine*", rate="10 Gb/s", data_limit="80 kB")
     found = ln.run(fabric, job, seed=3, payload=True,
-                   mrc={"identity": "hdr", "congestion": "fixed_window"})
+                   mrc={"identity": "hdr", "cc": "fixed_window"})
     assert found.data.wrong == 0
     trimmed = sum(row.get("trimmed", 0) for row in found.data.totals.values())
     short = sum(row.get("drop_short", 0) for row in found.data.totals.values())

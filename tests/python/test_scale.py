@@ -86,8 +86,11 @@ def test_describe_is_a_table_and_lists_nothing():
     with pytest.raises(FabricError, match="too many to list"):
         _ = fabric.links
     assert fabric.match("p7.spine255->p7.leaf511")[0][1] == -1
-    with pytest.raises(FabricError, match="too many to list"):
+    assert len(fabric.match("h7--p*")) == 8 and len(fabric.hosts) == 131_072
+    with pytest.raises(UsageError, match=r'no link "h0--p9.leaf0"; no node "p9.leaf0"; nearest: '):
         fabric.match("h0--p9.leaf0")
+    with pytest.raises(UsageError, match=r'no link "h0--p0.leaf1"$'):
+        fabric.match("h0--p0.leaf1")
 
 
 def test_describe_on_the_command_line():
@@ -211,6 +214,43 @@ def test_a_part_has_the_entries_of_the_whole(shape, data):
         for b in hosts - {a}:
             assert part.paths(a, b) == full.paths(a, b)
             assert part.host_planes(a, b) == full.host_planes(a, b)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=SHAPES, data=st.data())
+def test_arithmetic_gives_what_a_list_of_nodes_and_links_gives(shape, data):
+    """The same fabric, also with links of their own, numbered by its shape and by its lists."""
+    from loomnet.fabrics.clos_fabric import ClosFabric
+    from loomnet.fabrics.link_settings import LinkDefaults, base_rtt
+    from loomnet.fabrics.links import HalfLink
+    from loomnet.fabrics.topology import Topology, topology_of
+    from loomnet.plans.ecmp import EcmpTables
+    from loomnet.plans.half_kinds import HalfKinds, links_of
+    from loomnet.plans.usid_plan import UsidPlan
+
+    specs = tuple(HalfLink(ln.Rate(rate), ln.Time("1 us"))
+                  for rate in ("100 Gb/s", "200 Gb/s", "400 Gb/s")[:shape.tiers])
+    fabric = ClosFabric("some", shape, specs)
+    for number in data.draw(st.sets(st.sampled_from(range(shape.links)), max_size=3)):
+        (a, _), (b, _) = shape.ends(number)
+        mark = data.draw(st.sampled_from(["--", "->"]))
+        fabric.override(f"{shape.name(a)}{mark}{shape.name(b)}", rate="40 Gb/s", delay="3 us")
+    computed, listed = topology_of(fabric), Topology(fabric)
+    frame = 2190
+    assert base_rtt(computed, frame) == base_rtt(listed, frame)
+    assert [computed.neighbours(node) for node in range(shape.nodes)] == [
+        listed.neighbours(node) for node in range(shape.nodes)]
+    rtt = base_rtt(listed, frame)
+    found = [list(links_of(each, HalfKinds(rtt, frame, LinkDefaults(pfc=True))))
+             for each in (computed, listed)]
+    assert found[0] == found[1]
+    for style in ("uN", "uA"):
+        tables, others = UsidPlan(computed, style), UsidPlan(listed, style)
+        assert all(tables.tables(node) == others.tables(node) for node in computed.switch_numbers)
+    routes, others = EcmpTables(computed), EcmpTables(listed)
+    for node in computed.switch_numbers:
+        for host in range(shape.hosts):
+            assert routes.switch(node).ports(host) == others.switch(node).ports(host)
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ def test_figures_have_a_line_for_each_job(tmp_path):
 
     r = run(tmp_path, [ln.AllReduce(size="1 MB", repeat=5, ranks=2, name=name) for name in "ab"])
     (axes,) = iteration_figure({"mrc": r}).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mrc a", "mrc b"]
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["mrc a", "mrc b"]
     assert len(goodput_figure({"mrc": r}).axes) == 2
 
 

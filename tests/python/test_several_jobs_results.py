@@ -132,6 +132,37 @@ def test_plots_have_a_line_or_a_panel_per_job(here):
 
 
 # --- playing again -------------------------------------------------------------------------------
+def test_pictures_of_several_jobs_have_one_clock_and_tables_their_own(here):
+    def one(start, name):
+        return ln.AllReduce("1 MB", repeat=6, ranks=2, name=name, start=start)
+
+    fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
+    r = ln.run(fabric, [one("0 s", "a"), one("20 ms", "b")])
+    early, late = r.job("a"), r.job("b")
+    assert late.time_zero_s == 0.02 and early.time_zero_s == 0
+    assert late.iterations[0]["start_s"] == 0 and late.series("goodput").times[0] == 0
+    for figure in (r.plot(), late.plot("iterations"), iteration_figure({"": r})):
+        *_, axes = figure.axes
+        assert axes.get_xlabel() == "emulated time since a began (ms)"
+        last = [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 6][-1]
+        assert last == pytest.approx(  # ends of b's iterations
+            [1e3 * (0.02 + row["end_s"]) for row in late.iterations])
+    first, second, _ = r.plot().axes
+    assert "finished at" in first.texts[0].get_text() and not second.texts
+    [bins] = [patch for patch in second.patches if not patch.get_fill()][:1]
+    values, edges, _ = bins.get_data()
+    assert edges[0] == 0 and 20 <= edges[list(values > 0).index(True) + 1] < 21
+    axes = early.series("goodput", every="1 ms").plot()
+    late.series("goodput", every="1 ms").plot(axes)
+    assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] > 1e3 * (0.02 + late.data.end_ps / 1e12)
+    # The first job is the one whose time 0 faults have: another may begin before it.
+    r = ln.run(fabric, [one("20 ms", "b"), one("0 s", "a")])
+    assert r.job("a").time_zero_s == -0.02
+    *_, axes = r.plot().axes
+    assert axes.get_xlim()[0] == pytest.approx(-20)
+    assert axes.get_xlabel().startswith("emulated time since b began (ms)")
+
+
 def test_a_replay_names_the_job_that_differs(here):
     report(here, "one")
     assert replayed(here / "one", directory=here / "again").identical

@@ -19,6 +19,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.installing import install_line
 from loomnet.cli import main
 from loomnet.sweeps.summary import summary
+from loomnet.sweeps.worker import run_point
 
 distributed = pytest.importorskip("distributed")
 polars = pytest.importorskip("polars")
@@ -48,6 +49,7 @@ SCENARIO = """
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "small.py").write_text(textwrap.dedent(SCENARIO))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -71,10 +73,11 @@ def test_one_table_in_a_fixed_order(here, cluster):
     assert made.exit_code == 1  # a check does not hold
     one = ln.load("small.py").run(seed=1, size="100 kB", directory=here / "one")
     assert table["mrc.loss.lost"][3] == one["mrc.loss.lost"]
-    assert table["mrc.before.recovery_s"].null_count() == 8
+    assert "mrc.before.recovery_s" not in table.columns
     assert seen[0] == (0, 8, 0) and seen[-1] == (8, 8, 0)
     again = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
                      scheduler="tcp://127.0.0.1:1", watch=quiet)
+    assert made.plot("metric.seed").axes[0].get_ylabel() == "seed"
     assert again.frame.equals(made.frame)  # nothing left to run: nobody was asked
     assert "Sweep(8 points" in repr(made) and "<table" in made._repr_html_()
 
@@ -112,24 +115,56 @@ def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
             lab.check("no-error", r["errors"], eq=0)
     """))
     made = ln.sweep("own.py", hosts=[2, 4], seeds=3, scheduler=cluster, watch=quiet)
-    assert summary(made) == ["hosts  ok      few  wait_s",
-                             "2      3 of 3  3    6 us",
-                             "4      1 of 3  5    12 us",
-                             "numbers: medians over the seeds"]
+    head, *rows, more, spread = summary(made)
+    assert head == "hosts  ok      few      wait_s              before.iteration_s"
+    assert [row[:44].rstrip() for row in rows] == [
+        "2      3 of 3  3 (2–4)  6 us (2 us–16 us)",
+        "4      1 of 3  5 (4–6)  12 us (4 us–32 us)"]
+    assert [more, spread] == [
+        "… and 4 more numbers: before.slowest_iteration_s, before.blip_s, before.algbw, "
+        "before.busbw",
+        "numbers: medians over the seeds, in brackets the least and the greatest"]
     one = ln.sweep("own.py", size=["8 kB"], scheduler=cluster, watch=quiet)
-    assert summary(one) == ["ok      few  no-error  wait_s  hosts",
-                            "1 of 1  2    0         2 us    2"]
+    assert [line[:36] for line in summary(one)[:2]] == ["ok      few  no-error  wait_s  hosts",
+                                                        "1 of 1  2    0         2 us    2    "]
     sizes = [f"{n} B" for n in range(8, 36)]
     many = ln.sweep("own.py", size=sizes, scheduler=cluster, watch=quiet)
-    assert len(summary(many)) == 1 + 24 + 1 and summary(many)[-1] == "… and 4 combinations more"
-    # Other numbers are the same everywhere.
-    assert summary(many)[:2] == ["size  ok", "8 B   1 of 1"]
+    assert len(summary(many)) == 1 + 24 + 2 and "… and 4 more combinations" in summary(many)
+    # The scenario's own numbers are the same everywhere.
+    assert summary(many)[0].split()[:3] == ["size", "ok", "before.iteration_s"]
+
+
+def test_a_scenario_that_records_nothing_has_the_figures_of_its_jobs(here, cluster, monkeypatch):
+    (here / "own.py").write_text(textwrap.dedent("""
+        import loomnet as ln
+
+        @ln.scenario
+        def own(lab: ln.Lab, size: ln.Size = "8 kB", note: bool = False):
+            fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
+            r = lab.run(fabric, ln.Incast(size, transport="roce") if note else
+                        ln.AllReduce(size, repeat=6))
+            if note:
+                lab.metric("tail", r["fct_p99_s"], unit="s")
+    """))
+    made = ln.sweep("own.py", size=["8 kB", "64 kB"], scheduler=cluster, watch=quiet)
+    assert summary(made)[0].split() == ["size", "ok", "before.iteration_s",
+                                        "before.slowest_iteration_s", "before.blip_s"]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert summary(made)[0].split()[-1] == "before.blip_s"
+    assert summary(made)[-1] == "… and 2 more numbers: before.algbw, before.busbw"
+    assert made.plot().axes[0].get_ylabel().startswith("before.busbw")
+    parameters = {"point", "size", "note", "seed", "status", "ok", "error"}
+    for name in set(made.frame.columns) - parameters:  # every number of the frame
+        assert made.plot(name).axes[0].get_ylabel().startswith(name)
+    noted = ln.sweep("own.py", size=["8 kB", "64 kB"], note=True, scheduler=cluster, watch=quiet)
+    assert summary(noted)[0].split()[:4] == ["size", "ok", "tail", "fct_p50_s"]
+    assert noted.plot().axes[0].get_ylabel().startswith("tail")
 
 
 def test_points_that_failed_or_ended_nowhere_are_counted_and_give_no_numbers(here, cluster):
     made = ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet)
-    assert summary(made) == ["hosts  ok      few", "2      1 of 1  2", "3      0 of 1  –",
-                             "4      1 of 1  4"]
+    assert [line[:18] for line in summary(made)[:4]] == [
+        "hosts  ok      few", "2      1 of 1  2  ", "3      0 of 1  –  ", "4      1 of 1  4  "]
 
 
 def test_a_changed_scenario_is_run_again(here, cluster):
@@ -210,6 +245,29 @@ def test_a_sweep_killed_half_way_ends_with_the_same_table(here, signal_):
     cut, whole = (here / name / "table.parquet" for name in ("cut", "whole"))
     assert cut.read_bytes() == whole.read_bytes()
     assert not (here / "cut" / ".dask").exists()
+
+
+def test_an_interrupt_keeps_points_that_have_ended_since_the_last_look(here, cluster, monkeypatch):
+    """The first result that is looked at brings the interrupt, while others have ended."""
+    made, kept = [], []
+
+    def interrupted(*counts):
+        if counts[0] == 1:
+            made.append(counts)
+            deadline = time.monotonic() + 30
+            while len(kept) < 3 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(0.3)  # until the scheduler has told of the last
+            raise KeyboardInterrupt
+
+    def counted(*args):
+        kept.append(args)
+        return run_point(*args)
+
+    monkeypatch.setattr("loomnet.sweeps.sweep.run_point", counted)
+    found = ln.sweep("small.py", hosts=[2, 3, 4], scheduler=cluster, watch=interrupted)
+    assert found.interrupted and found.exit_code == 130
+    assert len(found.frame) == 3 == len(points(found.directory))
 
 
 def in_session(leader):

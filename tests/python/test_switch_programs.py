@@ -12,7 +12,7 @@ def network():
 def tables(generation, groups=()):
     return _core.table_batch(
         "forward", generation=generation, block=0xFC000000, own=[], adjacencies=[], fib=[],
-        hosts=[(bytes([0xFD] + [0] * 14 + [host]), host) for host in range(4)],
+        hosts=[[0xFD] + [0] * 14 + [host] for host in range(4)], host_groups=range(4),
         groups=[[port] for port in range(4)], replicate=list(groups))
 
 
@@ -89,7 +89,7 @@ def test_a_row_of_a_program_is_checked_field_by_field(wrong, line):
            "server": bytes(16), "children": [(0, 1)], "hops": []}
     with pytest.raises(ValueError, match=line):
         _core.table_batch("aggregate", generation=1, block=0xFC000000, own=[], adjacencies=[],
-                          fib=[], hosts=[], groups=[], rows={"jobs": [row | wrong]})
+                          fib=[], hosts=[], host_groups=[], groups=[], rows={"jobs": [row | wrong]})
     with pytest.raises(ValueError, match="job: a row must have it"):
         _core.table_batch("aggregate", generation=1, block=0xFC000000, own=[], adjacencies=[],
-                          fib=[], hosts=[], groups=[], rows={"jobs": [{}]})
+                          fib=[], hosts=[], host_groups=[], groups=[], rows={"jobs": [{}]})

@@ -82,9 +82,9 @@ def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
         assert epoch_shift(switch, plan, {}) == shift
         settings = program("symphony").settings(switch, plan, {})
         assert settings == {"shift": shift}
-    assert epoch_shift(plan.switches[0], plan, {"roce": {"cnp_gap": "20 ms"}}) == 26
+    assert epoch_shift(next(iter(plan.switches)), plan, {"roce": {"cnp_gap": "20 ms"}}) == 26
     given = make_plan(fabric(rate, delay).program("*", "symphony", shift=12))
-    assert program("symphony").settings(given.switches[0], given, {}) == {"shift": 12}
+    assert program("symphony").settings(next(iter(given.switches)), given, {}) == {"shift": 12}
 
 
 def test_the_slowest_link_to_another_switch_makes_an_epoch_long():
@@ -102,7 +102,7 @@ def test_sequence_numbers_of_roce_count_packets_of_the_size_that_the_run_has():
     requests = [JobRequest(job(), tuple(range(8)))]
     rings = Rings.of(plan, requests, {"roce": own})
     assert rings is not None
-    _, rules = rings.rows(plan.switches[0])
+    _, rules = rings.rows(next(iter(plan.switches)))
     assert {(rule["mtu"], rule["base"], rule["carrier"]) for rule in rules} == {(1024, 5, "roce")}
 
 
@@ -214,7 +214,7 @@ def test_a_rule_is_checked_by_the_engine():
     def tables(**wrong):
         return _core.table_batch(
             "symphony", generation=1, block=0xFC000000, own=[], adjacencies=[], fib=[], hosts=[],
-            groups=[], rows={"rules": [rule | wrong]})
+            host_groups=[], groups=[], rows={"rules": [rule | wrong]})
 
     with pytest.raises(ValueError, match="row 0: mtu: a power of two of 256 or more, not 1500"):
         network.set_tables(node, tables())

@@ -16,12 +16,15 @@ import loomnet as ln
 pytest.importorskip("mypy")
 TYPED = Path(__file__).parent / "typed"
 BIN = Path(sys.executable).parent
-# PyTorch itself is not read: it would take most of the time, and its code is not ours.
+# PyTorch itself is not read: it would take most of the time, and its code is not ours. networkx has
+# no types.
 MYPY = """[mypy]
 strict = true
 python_executable = {python}
 [mypy-torch.*]
 follow_imports = skip
+[mypy-networkx.*]
+ignore_missing_imports = true
 """
 
 

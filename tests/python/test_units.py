@@ -55,7 +55,7 @@ def test_what_has_no_unit_of_its_kind_is_refused(kind, bare):
 
 
 def test_refusals_name_the_unit_and_the_fix():
-    with pytest.raises(UnitError, match=r'rate "40" has no unit: did you mean "40 b/s"'):
+    with pytest.raises(UnitError, match=r'rate "40" has no unit: write one of b/s, kb/s, Mb'):
         ln.Rate("40")
     with pytest.raises(UnitError, match=r'unknown unit "gb/s"; nearest: .*Gb/s'):
         ln.Rate("400 gb/s")

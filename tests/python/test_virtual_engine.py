@@ -8,8 +8,10 @@ import textwrap
 import pytest
 
 import loomnet as ln
+from loomnet.base.arguments import parameters_of
 from loomnet.base.errors import RunInterrupted
 from loomnet.labs.lab import Lab
+from loomnet.running.run_options import OF_LAB
 
 pytest.importorskip("loomnet._core")
 
@@ -120,8 +122,8 @@ def test_tcp_takes_its_congestion_control_by_name_and_is_called_a_model(lab, cc)
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"cc": "vegas"}, "no control vegas; there are reno, cubic"),
-    ({"congestion": "bbr"}, "no option congestion; there are cc, "),
+    ({"cc": "vegas"}, "no control vegas; nearest: .*; there are reno, cubic"),
+    ({"congestion": "bbr"}, "no option congestion; nearest: .*; there are cc, "),
     ({"mtu": 100}, "TcpOptions.mtu: 1280"),
     ({"rto_min_ps": "200 ms"}, "rto_min_ps has the wrong type"),
 ])
@@ -258,6 +260,13 @@ def test_a_table_that_no_job_uses_may_be_there(lab):
     job = ln.AllReduce(size="1 kB", transport="mrc")
     r = lab.run(fabric(), job, roce={"cc": "dcqcn", "minimum_rate_bps": 10**6}, tcp={"cc": "bbr"})
     assert r.data.ended == "finished"
+
+
+def test_names_that_lab_run_takes_are_proposed_too():
+    assert {*OF_LAB} == {*parameters_of(ln.Lab.run)} - {"fabric", "job"}
+    with pytest.raises(ln.UsageError, match="no option lable; nearest: label"):
+        ln.Lab("x").run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.AllReduce("8 kB"),
+                        lable="a")
 
 
 def test_an_option_that_no_engine_knows_is_refused(lab):

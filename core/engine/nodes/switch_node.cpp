@@ -48,6 +48,13 @@ void SwitchNode::carry_out(Verdict verdict, std::uint16_t port, PacketPtr packet
   }
 }
 
+// The program has named a port that no link is at; in the kernel such a packet finds no interface.
+void SwitchNode::no_link(PacketPtr packet, Picoseconds now) {
+  ++shared_.unconnected;
+  const std::uint16_t reason = program_.count(LN_HOST_DROP_NO_DEVICE, packet->ingress, 1);
+  carry_out(Verdict::drop(reason), packet->ingress, std::move(packet), now);
+}
+
 void SwitchNode::replicate(std::uint16_t group, std::uint16_t port, PacketPtr packet,
                            Picoseconds now) {
   const auto members = program_.members(group);

@@ -29,12 +29,10 @@ class SwitchNode final : public LinkReceiver {
   void replicate(std::uint16_t group, std::uint16_t port, PacketPtr packet, Picoseconds now);
   void obey(std::uint16_t port, const Packet& packet, Picoseconds now);
   void offer(std::uint16_t port, PacketPtr packet, Picoseconds now) {
-    if (port >= egress_.size() || !egress_[port]) {
-      ++shared_.unconnected;
-      return;
-    }
+    if (port >= egress_.size() || !egress_[port]) [[unlikely]] return no_link(std::move(packet), now);
     egress_[port]->offer(std::move(packet), now);
   }
+  void no_link(PacketPtr packet, Picoseconds now);
 
   SwitchProgram& program_;
   std::span<HalfLink* const> egress_;

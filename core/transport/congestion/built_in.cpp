@@ -7,6 +7,7 @@
 #include "transport/congestion/dctcp.hpp"
 #include "transport/congestion/dctcp_like.hpp"
 #include "transport/congestion/fixed_window.hpp"
+#include "transport/congestion/held.hpp"
 #include "transport/congestion/nscc.hpp"
 #include "transport/congestion/reno.hpp"
 #include "transport/congestion/timely.hpp"
@@ -23,6 +24,7 @@ std::vector<CongestionKind> built_in_congestion_controls() {
       congestion_kind<Bbr>("bbr", rtt | delivery_rate | recovery, BbrOptions::table()),
       congestion_kind<Nscc>("nscc", rtt | marks | refusals | line_rate, NsccOptions::table()),
       congestion_kind<FixedWindow>("fixed_window", line_rate, FixedWindowOptions::table()),
+      congestion_kind<Held>("held", 0, HeldOptions::table()),
       congestion_kind<Dcqcn>("dcqcn", notifications | line_rate, DcqcnOptions::table()),
       congestion_kind<DctcpLike>("dctcp_like", marks | line_rate, DctcpLikeOptions::table()),
       congestion_kind<Timely>("timely", rtt | line_rate, TimelyOptions::table()),

@@ -9,8 +9,10 @@ std::string breach_of_contract(const FlowLimits& l, Picoseconds now, bool tick_m
   if (std::isnan(l.pacing_rate)) return "the pacing rate is not a number";
   if (std::isinf(l.pacing_rate)) return "the pacing rate is infinite";
   if (l.pacing_rate < 0) return "the pacing rate is negative";
+  // Below it a packet takes hours, and times of slower ones are beyond what can be counted.
+  if (l.pacing_rate > 0 && l.pacing_rate < kLeastPacing) return "the pacing rate is below 1 bit/s";
   // Transports divide by it as a whole number of bits per second.
-  if (l.pacing_rate >= 0x1p63) return "the pacing rate is beyond what can be counted";
+  if (l.pacing_rate >= kPacingBound) return "the pacing rate is beyond what can be counted";
   if (l.cwnd == 0) return "the window is 0: nothing could ever leave";
   if (l.cwnd < l.mss && l.pacing_rate == 0) {
     return "the window of " + std::to_string(l.cwnd) + " bytes is below one packet of " +

@@ -59,6 +59,7 @@ Nscc::Nscc(FlowLimits& limits, const NsccOptions& o, const FlowContext& flow)
       scale_ports_(o.port_scale),
       rate_(static_cast<double>(flow.line_rate) / 8e6),
       packet_(flow.mss),
+      ack_wait_us_(flow.ack_wait.microseconds()),
       min_window_(o.min_window * packet_),
       whole_us_(flow.network_rtt.microseconds()),
       rtt_step_us_(flow.rtt_step.microseconds()),
@@ -85,9 +86,11 @@ void Nscc::publish() {
 void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
 
 void Nscc::rescale() {
-  // A path that holds few packets is kept busy by three more than it holds: one on its way back as an
-  // acknowledgement of two, and one behind which that waits (ours).
-  const double least = c_.bdp + 3 * (packet_ + kHeaders);
+  // A path that holds few packets is kept busy by more than it holds: by two, which are acknowledged together,
+  // and by what leaves while the acknowledgement waits on its way back. It goes ahead of data, but not of the
+  // packet that a link is sending (ours).
+  const double packet = packet_ + kHeaders;
+  const double least = c_.bdp + 2 * packet + std::max(packet, rate_ * ack_wait_us_);
   max_window_ = std::max(least, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
   clamp();
 }

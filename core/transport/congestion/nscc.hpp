@@ -76,6 +76,7 @@ class Nscc : public CongestionControl {
   bool quick_, scale_ports_;
   double rate_ = 0;    // bytes per microsecond
   double packet_ = 0;  // bytes
+  double ack_wait_us_ = 0;  // of an acknowledgement behind packets that links are sending; 0: unknown
   double min_window_ = 0, max_window_ = 0, cwnd_ = 0, saved_ = 0, port_share_ = 1;
   double whole_us_ = 0, rtt_step_us_ = 0, chunk_ = 0;
   // Times are whole picoseconds, and only their differences become microseconds: a rounded time would make

@@ -45,7 +45,7 @@ void check_paths(std::span<const PlanePaths> planes, std::size_t ports) {
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
     : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options, ports), sink) {
   options.check();
-  context_.congestion = choose_congestion_control("MrcOptions.congestion", options.congestion,
+  context_.congestion = choose_congestion_control("MrcOptions.cc", options.congestion,
                                                options.congestion_options, kSignals);
   if (ports == 0 || ports > kMaxPlanes) {
     throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));
@@ -201,6 +201,14 @@ void MrcTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Pic
   for (const std::uint32_t qp : peer_qps_[index]) qps_[qp]->sender.on_paths(planes, same);
   peer.changed = true;
   settle_peer(index, now);
+  wake(now);
+}
+
+void MrcTransport::on_limits(QpNumber number, std::size_t part, const LimitsSet& set, Picoseconds now) {
+  if (part > 0) throw std::out_of_range("mrc: a queue pair has one part");
+  const std::uint32_t index = find(number);
+  qps_[index]->sender.set_limits(set, now);
+  settle(index);
   wake(now);
 }
 
@@ -363,7 +371,7 @@ void MrcTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   if (part > 0) throw std::out_of_range("mrc: a queue pair has one part");
   const Sender& s = sender(qp);
   out.value("acked", static_cast<double>(s.delivered()));
-  out.value("in_flight", static_cast<double>(s.window().inflight()));
+  out.value("in_flight", static_cast<double>(s.flight()));  // as the window counts, whose series is beside it
   out.value("srtt_ps", static_cast<double>((s.delay().base_rtt() + s.delay().average()).count));
   out.value("min_rtt_ps", static_cast<double>(s.delay().base_rtt().count));
   observe_limits(s.limits(), s.congestion(), out);

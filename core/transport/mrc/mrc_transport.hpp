@@ -27,6 +27,7 @@ class MrcTransport final : public Transport {
   // Paths belong to the peer: all queue pairs to the same host follow. What a path has shown so far is
   // kept for planes whose entry is the same as before.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  void on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }

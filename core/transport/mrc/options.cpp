@@ -65,7 +65,7 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
                 {.doc = "how losses are inferred"})
         .choice("sack_base", &O::sack_base, {"covering", "max", "trigger"},
                 {.doc = "where a SACK's bitmap begins"})
-        .add("congestion", &O::congestion, {.doc = "congestion control, by its registered name"})
+        .add("cc", &O::congestion, {.doc = "congestion control, by its registered name"})
         .choice("nscc_delay", &O::nscc_delay, {"sample", "median"},
                 {.doc = "queueing delay: of one sample, or the median of eight"})
         .choice("plane_turns", &O::plane_turns, {"paths", "equal"},

@@ -98,6 +98,12 @@ void Peer::on_paths(std::span<const PlanePaths> planes, Picoseconds now) {
   measure(now);
 }
 
+Picoseconds Peer::ack_wait() const {
+  // A row of uSIDs names the host behind the switches, too: as many as links.
+  const double links = switches_, bits = 8.0 * nominal_bytes(context_.options.mtu, false);
+  return {static_cast<std::int64_t>(links * bits * 1e12 / static_cast<double>(context_.options.port_rate.count))};
+}
+
 Picoseconds Peer::sooner(std::uint32_t nominal) const {
   const std::uint32_t whole = nominal_bytes(context_.options.mtu, false);
   if (nominal >= whole) return {};

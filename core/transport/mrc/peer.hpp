@@ -25,6 +25,8 @@ class Peer {
   // Of a probe, and of a whole packet with its SACK back.
   Picoseconds base_rtt() const { return base_rtt_; }
   Picoseconds whole_rtt() const { return base_rtt_ + extra_; }
+  // Of an answer that meets on each link of its way back a whole packet that the link is sending.
+  Picoseconds ack_wait() const;
   // What a packet charged so many bytes is serialised sooner than a whole one on its way there.
   Picoseconds sooner(std::uint32_t nominal) const;
 

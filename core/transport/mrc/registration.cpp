@@ -3,6 +3,7 @@
 #include "packet/mrc_headers.hpp"
 #include "packet/step_stamp.hpp"
 #include "transport/factory.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 
 namespace loomnet::mrc {
@@ -65,6 +66,8 @@ void register_transport(TransportFactory& factory) {
   kind.options = MrcOptions::table().describe();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
+  kind.trim_dscp = dscp::kTrimmed;
+  kind.trim_dscp_last_hop = dscp::kTrimmedLastHop;
   kind.labelers = {{kNextHeaderUdp, MrcOptions{}.udp_port, read_label},
                     {kNextHeaderUdp, kUdpPortStep, read_stepped}};
   kind.make = [](const TransportContext& context, const OptionValues& values) {

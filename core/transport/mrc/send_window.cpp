@@ -51,12 +51,13 @@ void SendWindow::unlink(std::uint16_t i, std::uint32_t acked_bytes) {
   (s.next == kNil ? tail_ : ring_[s.next].previous) = s.previous;
 }
 
-Sent& SendWindow::append(std::uint64_t message, std::uint32_t nominal) {
+Sent& SendWindow::append(std::uint64_t message, std::uint32_t nominal, std::uint32_t payload) {
   if (next_ - una_ >= ring_.size()) grow();
   Sent& s = at(next_);
   s = Sent{};
   s.message = message;
   s.nominal = nominal;
+  s.payload = static_cast<std::uint16_t>(payload);
   ++next_;
   return s;
 }
@@ -72,6 +73,7 @@ void SendWindow::fly(PsnCount n, EvIndex ev, Picoseconds now) {
   s.ev = ev;
   if (s.copies < 255) ++s.copies;
   inflight_ += s.nominal;
+  payload_inflight_ += s.payload;
   link(static_cast<std::uint16_t>(n & (ring_.size() - 1)));
 }
 
@@ -80,6 +82,7 @@ void SendWindow::requeue(PsnCount n) {
   assert(s.state == SentState::flying);
   unlink(static_cast<std::uint16_t>(n & (ring_.size() - 1)), 0);
   inflight_ -= s.nominal;
+  payload_inflight_ -= s.payload;
   s.state = SentState::queued;
   ring_set(queued_bits_, n);
   ++queued_;
@@ -100,6 +103,7 @@ SentState SendWindow::acknowledge(PsnCount n) {
   if (before == SentState::flying) {
     unlink(static_cast<std::uint16_t>(n & (ring_.size() - 1)), s.nominal);
     inflight_ -= s.nominal;
+    payload_inflight_ -= s.payload;
   } else if (before == SentState::queued) {
     ring_clear(queued_bits_, n);
     --queued_;

@@ -24,6 +24,7 @@ struct Sent {
   EvIndex ev = kNoEv;                    // of the latest copy
   EvIndex blamed = kNoEv;                // condemned when a copy was declared lost
   std::uint16_t previous = 0, next = 0;  // list in order of sending
+  std::uint16_t payload = 0;  // bytes
   std::uint8_t copies = 0;
   SentState state = SentState::none;
 };
@@ -35,6 +36,7 @@ class SendWindow {
   PsnCount una() const { return una_; }    // oldest not cumulatively acknowledged
   PsnCount next() const { return next_; }  // first never sent
   std::uint64_t inflight() const { return inflight_; }
+  std::uint64_t payload_inflight() const { return payload_inflight_; }
   bool any_flying() const { return head_ != kNil; }
   PsnCount oldest_flying() const { return psn_of(head_); }
   std::size_t queued() const { return queued_; }
@@ -47,7 +49,7 @@ class SendWindow {
   const Sent& at(PsnCount n) const { return ring_[n & (ring_.size() - 1)]; }
 
   // A new packet at next(); grows the ring when the window has outgrown it.
-  Sent& append(std::uint64_t message, std::uint32_t nominal);
+  Sent& append(std::uint64_t message, std::uint32_t nominal, std::uint32_t payload);
   void fly(PsnCount n, EvIndex ev, Picoseconds now);
   // Takes a flying packet back for retransmission.
   void requeue(PsnCount n);
@@ -96,7 +98,7 @@ class SendWindow {
   std::vector<Sent> ring_;
   std::vector<std::uint64_t> acked_, queued_bits_;
   PsnCount una_ = 0, next_ = 0;
-  std::uint64_t inflight_ = 0, later_total_ = 0;
+  std::uint64_t inflight_ = 0, payload_inflight_ = 0, later_total_ = 0;
   std::size_t queued_ = 0;
   std::uint32_t acked_beyond_ = 0;
   std::uint16_t head_ = kNil, tail_ = kNil;

@@ -62,6 +62,8 @@ void Sender::make_control(std::size_t planes) {
   flow.network_rtt = o.network_rtt;
   flow.rtt_step = o.timestamp_unit();
   flow.initial_window = std::max<std::uint64_t>(bytes_in(o.network_rtt, {flow.line_rate}), o.mtu);
+  flow.overhead = nominal_bytes(o.mtu, false) - o.mtu;
+  flow.ack_wait = peer_.ack_wait();
   flow.trimming = o.trim_nack;
   flow.seed = o.seed;
   flow.stream = hash_key(config_.local, config_.source, config_.destination);
@@ -77,6 +79,8 @@ void Sender::post(const WorkRequest& request, Picoseconds now) {
       request.length == 0 ? 1 : (std::uint64_t{request.length} + mss() - 1) / mss();
   m.first = posted_;
   m.last = posted_ + packets - 1;
+  m.begin = posted_bytes_;
+  posted_bytes_ += request.length;
   m.rqmsn = request.opcode == Opcode::write_with_immediate ? ++wimm_posted_ : 0;
   posted_ += packets;
   context_.count(Count::messages_posted);
@@ -89,11 +93,22 @@ std::uint32_t Sender::payload_of(const MessageQueue::Message& m, PsnCount psn) c
   return static_cast<std::uint32_t>(m.request.length - (m.last - m.first) * mss());
 }
 
-bool Sender::window_open(std::uint32_t nominal) const {
+std::uint32_t Sender::full_charge() const {
+  return counts_payload() ? context_.options.mtu : nominal_bytes(context_.options.mtu, false);
+}
+
+bool Sender::window_open(std::uint32_t charge) const {
   // One packet is always allowed, since a window of one MTU is less than what a packet is charged;
   // but a window below one packet says when. A control that paces larger windows holds for both.
   if (paced_ && limits_.pacing_rate > 0 && limits_.cwnd >= mss()) return false;
-  return window_.inflight() == 0 ? !paced_ : window_.inflight() + nominal <= limits_.cwnd;
+  return window_.inflight() == 0 ? !paced_ : flight() + charge <= limits_.cwnd;
+}
+
+void Sender::set_limits(const LimitsSet& set, Picoseconds now) {
+  const double before = limits_.pacing_rate;
+  loomnet::set_limits(limits_, set);
+  pace_at_ = repaced(pace_at_, now, before, limits_.pacing_rate);
+  update_ready(now);
 }
 
 void Sender::update_ready(Picoseconds now) {
@@ -101,7 +116,7 @@ void Sender::update_ready(Picoseconds now) {
   ready_ = false;
   if (failed_ || !peer_.ready() || peer_.live() == 0) return;
   if (window_.queued() > 0) {
-    ready_ = window_open(window_.at(window_.lowest_queued()).nominal);
+    ready_ = window_open(charged(window_.at(window_.lowest_queued())));
   } else if (window_.next() < posted_ && window_.next() < window_.una() + window_psns_) {
     const auto& m = messages_[sending_];
     const bool immediate = m.request.opcode == Opcode::write_with_immediate;
@@ -109,16 +124,17 @@ void Sender::update_ready(Picoseconds now) {
       context_.count(Count::wimm_stalled);
       return;
     }
-    ready_ = window_open(next_nominal());
-  } else if (window_.next() < posted_ && window_open(nominal_bytes(context_.options.mtu, false))) {
+    ready_ = window_open(next_charge());
+  } else if (window_.next() < posted_ && window_open(full_charge())) {
     context_.count(Count::psn_window_full);
   }
   if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
 }
 
 // Of the next new packet; one is posted.
-std::uint32_t Sender::next_nominal() const {
+std::uint32_t Sender::next_charge() const {
   const auto& m = messages_[sending_];
+  if (counts_payload()) return payload_of(m, window_.next());
   const bool immediate = m.request.opcode == Opcode::write_with_immediate;
   return nominal_bytes(payload_of(m, window_.next()), immediate && window_.next() == m.last);
 }
@@ -127,17 +143,17 @@ std::uint32_t Sender::next_nominal() const {
 // answer (A = 1), as nothing will come to trigger one.
 bool Sender::more_follows() const {
   if (window_.queued() > 0) {
-    return window_.inflight() + window_.at(window_.lowest_queued()).nominal <= limits_.cwnd;
+    return flight() + charged(window_.at(window_.lowest_queued())) <= limits_.cwnd;
   }
   return window_.next() < posted_ && window_.next() < window_.una() + window_psns_ &&
          wimm_inflight_ < context_.options.max_wimm &&
-         window_.inflight() + next_nominal() <= limits_.cwnd;
+         flight() + next_charge() <= limits_.cwnd;
 }
 
 // The receiver answers by itself after sack_bytes. Where the window is smaller, its answers are asked
 // for by quarters of the window: one at its end alone would leave the path idle for a round trip.
-bool Sender::asks(std::uint32_t nominal) {
-  unasked_ += nominal;
+bool Sender::asks(std::uint32_t charge) {
+  unasked_ += charge;
   const std::uint64_t quarter = limits_.cwnd / 4;
   const bool enough = quarter < context_.options.sack_bytes && unasked_ >= quarter;
   if (!enough && more_follows()) return false;
@@ -168,12 +184,12 @@ PlaneMask Sender::below_share(PlaneMask among) const {
 
 void Sender::fly(PsnCount psn, EvIndex ev, Picoseconds now) {
   window_.fly(psn, ev, now);
-  plane_inflight_[evs_.value(ev).plane()] += window_.at(psn).nominal;
+  plane_inflight_[evs_.value(ev).plane()] += charged(window_.at(psn));
 }
 
 void Sender::requeue(PsnCount psn) {
   const Sent& s = window_.at(psn);
-  plane_inflight_[evs_.value(s.ev).plane()] -= s.nominal;
+  plane_inflight_[evs_.value(s.ev).plane()] -= charged(s);
   window_.requeue(psn);
 }
 
@@ -221,12 +237,13 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
     const auto& m = messages_[sending_];
     const bool immediate = m.request.opcode == Opcode::write_with_immediate;
     if (immediate && psn == m.first) ++wimm_inflight_;
-    window_.append(sending_, nominal_bytes(payload_of(m, psn), immediate && psn == m.last));
+    const std::uint32_t payload = payload_of(m, psn);
+    window_.append(sending_, nominal_bytes(payload, immediate && psn == m.last), payload);
     if (psn == m.last) ++sending_;
   }
   const std::uint32_t nominal = window_.at(psn).nominal;
   fly(psn, ev, now);
-  const bool ask = asks(nominal);
+  const bool ask = asks(charged(window_.at(psn)));
   count_sent(limits_, *control_, nominal, now);
   pace_at_ = now;
   if (limits_.pacing_rate > 0) [[unlikely]] pace(nominal, now);

@@ -17,6 +17,7 @@ class MessageQueue {
   struct Message {
     WorkRequest request;
     PsnCount first = 0, last = 0;
+    std::uint64_t begin = 0;  // payload bytes of all messages before it
     std::uint16_t rqmsn = 0;
   };
   std::uint64_t begin() const { return begin_; }
@@ -69,8 +70,13 @@ class Sender {
   const EvSet& evs() const { return evs_; }
   const CongestionControl& congestion() const { return *control_; }
   const FlowLimits& limits() const { return limits_; }
+  void set_limits(const LimitsSet& set, Picoseconds now);
   const congestion::QueueDelay& delay() const { return delay_; }
-  std::uint64_t delivered() const { return delivered_; }  // bytes that SACKs have told of
+  // Bytes that SACKs have told of, counted the same way.
+  std::uint64_t delivered() const { return counts_payload() ? delivered_payload_ : delivered_; }
+  // What the window counts: payload and headers, or, for a control that counts so, payload alone.
+  bool counts_payload() const { return control_->traits.counts_payload; }
+  std::uint64_t flight() const { return counts_payload() ? window_.payload_inflight() : window_.inflight(); }
   const SendWindow& window() const { return window_; }
   // Where the next call will look outside this object: the rows of the next and the oldest packet,
   // the message in transmission, the values in rotation.
@@ -110,22 +116,26 @@ class Sender {
   };
   std::uint32_t payload_of(const MessageQueue::Message& m, PsnCount psn) const;
   std::uint64_t mss() const { return context_.options.mtu; }
-  bool window_open(std::uint32_t nominal) const;
+  std::uint32_t charged(const Sent& s) const { return counts_payload() ? s.payload : s.nominal; }
+  std::uint32_t full_charge() const;
+  bool window_open(std::uint32_t charge) const;
   void make_control(std::size_t planes);
   void pace(std::uint32_t nominal, Picoseconds now);
   void update_ready(Picoseconds now);
-  std::uint32_t next_nominal() const;
+  std::uint32_t next_charge() const;
+  std::uint64_t acked_end() const;
+  std::uint64_t sent_end() const;
   bool more_follows() const;
-  bool asks(std::uint32_t nominal);
+  bool asks(std::uint32_t charge);
   PlaneMask below_share(PlaneMask among) const;
   void fly(PsnCount psn, EvIndex ev, Picoseconds now);
   void requeue(PsnCount psn);
   void note_swap(Picoseconds now);
   PacketPtr build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now);
-  void acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
+  std::uint32_t acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
   void complete_arrived();
-  void tell(Congestion kind, std::uint32_t bytes, Picoseconds sent, Picoseconds now);
-  void charge_refusal(std::uint32_t bytes, Picoseconds sent, Picoseconds now);
+  void tell(Congestion kind, const Sent& packet, Picoseconds now);
+  void charge_refusal(const Sent& packet, Picoseconds now);
   void declare_lost(PsnCount psn, Count why, Picoseconds now);
   void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now);
   void lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now);
@@ -166,6 +176,7 @@ class Sender {
   MessageQueue messages_;
   std::uint64_t sending_ = 0;  // message of window_.next()
   PsnCount posted_ = 0;        // first PSN no message has
+  std::uint64_t posted_bytes_ = 0;
   std::uint32_t wimm_inflight_ = 0;
   std::uint16_t wimm_posted_ = 0;
   std::uint32_t window_psns_;
@@ -174,7 +185,7 @@ class Sender {
   bool ready_ = false, failed_ = false;
   bool answered_ = false;  // ever, by a SACK or a refusal
   bool paced_ = false;     // pace_at_ is to come
-  std::uint64_t delivered_ = 0;
+  std::uint64_t delivered_ = 0, delivered_payload_ = 0;
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;

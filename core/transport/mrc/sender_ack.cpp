@@ -12,11 +12,12 @@ constexpr int kForgetSacks = 64, kForgetWait = 256;  // of the longest waits, fo
 
 }  // namespace
 
-void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now) {
+// Returns the payload bytes that this is the first to acknowledge.
+std::uint32_t Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now) {
   Sent& s = window_.at(psn);
   const EvIndex ev = s.ev;
   const SentState before = window_.acknowledge(psn);
-  if (before == SentState::flying) plane_inflight_[evs_.value(ev).plane()] -= s.nominal;
+  if (before == SentState::flying) plane_inflight_[evs_.value(ev).plane()] -= charged(s);
   const bool original =
       before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
   if (original) std::erase_if(suspects_, [psn](const Suspect& each) { return each.psn == psn; });
@@ -26,6 +27,21 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
     evs_.clear_losses(ev);
   }
   if (is_trigger && evs_.state(ev) != EvState::retired) peer_.data_acknowledged(evs_.value(ev), now);
+  return before == SentState::acked ? 0 : s.payload;
+}
+
+// Payload bytes before the oldest packet that is not acknowledged in order, and before the next new one.
+std::uint64_t Sender::acked_end() const {
+  for (std::uint64_t n = messages_.begin(); n < messages_.end(); ++n) {
+    const MessageQueue::Message& m = messages_[n];
+    if (window_.una() <= m.last) return m.begin + (window_.una() - m.first) * mss();
+  }
+  return posted_bytes_;
+}
+std::uint64_t Sender::sent_end() const {
+  if (sending_ == messages_.end()) return posted_bytes_;
+  const MessageQueue::Message& m = messages_[sending_];
+  return m.begin + (window_.next() - m.first) * mss();
 }
 
 void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo,
@@ -38,7 +54,8 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
   }
   context_.count(Count::sack_received);
   answered_ = true;
-  const std::uint64_t flight = window_.inflight();
+  const std::uint64_t flight_before = flight();
+  const std::uint64_t acked_before = counts_payload() ? acked_end() : 0;
 
   // RTT, before the table forgets the packet that triggered this.
   const bool marked = seth.mark != 0;
@@ -79,6 +96,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
   }
 
   // Packets that this SACK is the first to acknowledge.
+  std::uint64_t delivered_payload = 0;
   bool progress = false;
   const auto take = [&](PsnCount n, bool is_trigger) {
     if (Sent& s = window_.at(n); s.state == SentState::acked) {
@@ -89,7 +107,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       }
       return;
     }
-    acknowledge(n, is_trigger, retransmission_echo, now);
+    delivered_payload += acknowledge(n, is_trigger, retransmission_echo, now);
     progress = true;
   };
   if (known) take(trigger, true);
@@ -121,20 +139,29 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     received = std::uint64_t{units} * 256;
   }
   delivered_ += received;
+  delivered_payload_ += delivered_payload;
   if (control_->traits.sees_acks) {
     heard.acked = heard.delivered = received;
     heard.delivered_total = delivered_;
     heard.ce_delivered = marked ? received : 0;
     heard.srtt = delay_.base_rtt() + delay_.average();
     heard.min_rtt = delay_.base_rtt();
-    heard.in_flight = window_.inflight();
-    heard.prior_in_flight = flight;
+    heard.in_flight = flight();
+    heard.prior_in_flight = flight_before;
     heard.packets_out = static_cast<std::uint32_t>(window_.next() - window_.una());
     heard.sent_end = window_.next() * mss();
     heard.acked_end = window_.una() * mss();
-    heard.cwnd_limited = flight + nominal_bytes(context_.options.mtu, false) > limits_.cwnd;
+    heard.cwnd_limited = flight_before + full_charge() > limits_.cwnd;
     heard.penalty = cc.rcv_cwnd_pen;
     heard.restore = cc.restore_cwnd;
+    if (counts_payload()) {
+      heard.acked_end = acked_end();
+      heard.sent_end = sent_end();
+      heard.acked = heard.acked_end - acked_before;
+      heard.delivered = delivered_payload;
+      heard.delivered_total = delivered_payload_;
+      heard.ce_delivered = marked ? delivered_payload : 0;
+    }
     control_->on_ack(heard);
   }
   if (context_.options.dynamic_mpr && seth.mpr != 0) window_psns_ = 128u * seth.mpr;

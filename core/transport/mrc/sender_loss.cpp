@@ -98,29 +98,27 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
     refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
                               refusals_take_ - refusals_take_ / kForget);
   }
-  const std::uint32_t nominal = s.nominal;
-  const Picoseconds sent = s.time;
   if (latest) requeue(psn);
-  if (latest && charge) charge_refusal(nominal, sent, now);
+  if (latest && charge) charge_refusal(s, now);
   last_sack_ = now;
   update_ready(now);
 }
 
-void Sender::tell(Congestion kind, std::uint32_t bytes, Picoseconds sent, Picoseconds now) {
+void Sender::tell(Congestion kind, const Sent& packet, Picoseconds now) {
   CongestionEvent event;
   event.kind = kind;
   event.now = now;
-  event.bytes = bytes;
-  event.flight = window_.inflight();
-  event.sent = sent;
+  event.bytes = charged(packet);
+  event.flight = flight();
+  event.sent = packet.time;
   control_->on_congestion(event);
 }
 
 // The estimate of the queues follows refusals only where the window does (ours).
-void Sender::charge_refusal(std::uint32_t bytes, Picoseconds sent, Picoseconds now) {
+void Sender::charge_refusal(const Sent& packet, Picoseconds now) {
   if (!control_->traits.sees_acks) return;
   delay_.refused();
-  tell(Congestion::refused, bytes, sent, now);
+  tell(Congestion::refused, packet, now);
 }
 
 void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
@@ -255,10 +253,11 @@ void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing
     case LossInference::sleek: {
       // Never more than three quarters of the PSN window, which would run dry before the loss is found.
       const std::uint64_t packet = nominal_bytes(o.mtu, false);
+      const std::uint64_t window = counts_payload() ? limits_.cwnd / mss() * packet : limits_.cwnd;
       const std::uint64_t threshold = std::min(
           std::max<std::uint64_t>(
               o.sleek_packets * packet,
-              std::min(limits_.cwnd + limits_.cwnd / 2, limits_.cwnd_most)),
+              std::min(window + window / 2, limits_.cwnd_most)),
           window_psns_ * packet / 4 * 3);
       if (missing && window_.infers(threshold)) return ask_again(now);
       while (window_.infers(threshold) &&
@@ -412,14 +411,15 @@ void Sender::retry_timeout(Picoseconds now) {
   if (window_.at(oldest).time >= last_rto_) {
     last_rto_ = now;
     ++retries_;
-    context_.event(EventKind::rto, config_.local, Psn::wrap(oldest).raw(), now);
+    context_.event(EventKind::rto, config_.local, Psn::wrap(oldest).raw(), now,
+                   now - window_.at(oldest).time);
     if (o.retries_exponential < 25 && retries_ > o.retries_linear + o.retries_exponential) {
       return fail(Status::retry_exceeded, now);
     }
   }
   window_.oldest_while([&](const Sent& s) { return s.time + interval <= now; },
                        [&](PsnCount n) {
-                         tell(Congestion::timeout, window_.at(n).nominal, window_.at(n).time, now);
+                         tell(Congestion::timeout, window_.at(n), now);
                          declare_lost(n, Count::lost_rto, now);
                        });
 }

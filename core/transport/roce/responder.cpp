@@ -8,16 +8,21 @@ namespace loomnet::roce {
 Responder::Verdict Responder::judge(const Received& packet, std::uint32_t initial_psn,
                                     std::uint32_t mtu) {
   if (error_ != 0) {
-    due_ = true;
+    ack_due_ = true;
     return Verdict::refused_state;
   }
   const std::int64_t distance = psn_distance(packet.psn, initial_psn, expected_);
   if (distance < 0) {
-    due_ = true;
+    ack_due_ = true;
     return Verdict::duplicate;
   }
   if (distance > 0) {
-    if (!nak_sent_) nak_sent_ = nak_due_ = due_ = true;
+    if (!nak_sent_) {
+      nak_sent_ = nak_due_ = true;
+      ack_due_ = false;
+      nak_sequence_ = expected_;
+      nak_msn_ = msn_;
+    }
     return Verdict::gap;
   }
 
@@ -46,11 +51,11 @@ Responder::Verdict Responder::judge(const Received& packet, std::uint32_t initia
 
 bool Responder::placed(const Received& packet, Executed& out) {
   ++expected_;
-  nak_sent_ = nak_due_ = false;
+  nak_sent_ = false;
   in_message_ = !ends_message(packet.opcode);
   address_ += packet.payload_length;
   remaining_ -= packet.payload_length;
-  if (packet.ack_request) due_ = true;
+  if (packet.ack_request) ack_due_ = true;
   if (in_message_) return false;
   msn_ = (msn_ + 1) & kMask24;
   if (!carries_immediate(packet.opcode)) return false;
@@ -59,12 +64,12 @@ bool Responder::placed(const Received& packet, Executed& out) {
 }
 
 Responder::Answer Responder::answer() {
-  due_ = false;
-  if (error_ != 0) return {error_, expected_, msn_};
   if (nak_due_) {
     nak_due_ = false;
-    return {Aeth::kNakSequence, expected_, msn_};
+    return {Aeth::kNakSequence, nak_sequence_, nak_msn_};
   }
+  ack_due_ = false;
+  if (error_ != 0) return {error_, expected_, msn_};
   return {Aeth::kAck, expected_ - 1, msn_};
 }
 

@@ -38,8 +38,8 @@ class Responder {
   // It has sent, or will send, a NAK that ends the connection; repeated should it get lost.
   bool failed() const { return error_ != 0; }
 
-  bool ack_due() const { return due_; }
-  // The acknowledgement to send now, as (syndrome, PSN count it names).
+  bool answer_due() const { return nak_due_ || ack_due_; }
+  // The oldest answer that is due, as (syndrome, PSN count it names). Another one may be due behind it.
   struct Answer {
     std::uint8_t syndrome;
     std::uint64_t sequence;
@@ -52,7 +52,8 @@ class Responder {
  private:
   void fail(std::uint8_t syndrome) {
     error_ = syndrome;
-    due_ = true;
+    nak_due_ = false;
+    ack_due_ = true;
   }
 
   std::uint64_t expected_ = 0;  // PSN count
@@ -63,9 +64,14 @@ class Responder {
   std::uint32_t msn_ = 0;                    // messages completed, 24 bits
   std::uint8_t error_ = 0;                   // NAK syndrome once failed
   bool in_message_ = false;
-  bool due_ = false;       // an acknowledgement is to be sent
-  bool nak_due_ = false;   // and it is a NAK for the hole at expected_
+  // A NAK acknowledges all below its PSN, so it takes the place of an ACK that was due before it. What was
+  // dropped behind the hole is sent again because of the NAK alone: so a NAK that waits for the port leaves
+  // even where the missing packet comes first, and an ACK that falls due meanwhile leaves behind it.
+  bool nak_due_ = false;
+  bool ack_due_ = false;
   bool nak_sent_ = false;  // one NAK per hole (9.7.5.1.2): a lost one is the timer's business
+  std::uint64_t nak_sequence_ = 0;  // of the NAK that is due: the PSN count that was missing
+  std::uint32_t nak_msn_ = 0;
 };
 
 }  // namespace loomnet::roce

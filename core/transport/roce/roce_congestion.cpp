@@ -49,7 +49,10 @@ void RoceTransport::on_congestion(QueuePair& qp, Congestion kind, Picoseconds no
   CongestionEvent event;
   event.kind = kind;
   event.now = now;
-  event.flight = (qp.requester.sent() - qp.requester.acked()) * options_.payload_mtu;
+  const Requester& requester = qp.requester;
+  event.flight = r.control->traits.counts_payload
+                     ? requester.sent_bytes() - requester.acked_bytes(options_.payload_mtu)
+                     : (requester.sent() - requester.acked()) * options_.payload_mtu;
   r.control->on_congestion(event);
   watch_tick(qp);
 }
@@ -58,8 +61,7 @@ void RoceTransport::on_congestion(QueuePair& qp, Congestion kind, Picoseconds no
 void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes,
                             Picoseconds now) {
   Regulator& r = *qp.regulator;
-  if (segment.ack_request && !segment.retransmission && r.timed_count < Regulator::kTimed &&
-      r.control->traits.sees_acks) {
+  if (segment.ack_request && !segment.retransmission && r.timed_count < Regulator::kTimed && r.measures_rtt()) {
     r.timed[(r.first_timed + r.timed_count++) % Regulator::kTimed] = {segment.sequence, now};
   }
   count_sent(r.limits, *r.control, bytes, now);
@@ -72,7 +74,7 @@ void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t
 void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer,
                                 Picoseconds now) {
   Regulator& r = *qp.regulator;
-  if (!r.control->traits.sees_acks) return;
+  if (!r.measures_rtt()) return;
   const Requester& requester = qp.requester;
   const std::uint64_t mtu = options_.payload_mtu;
   AckSample s;
@@ -89,6 +91,7 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Rece
     r.min_rtt = std::min(r.min_rtt, s.rtt);
     r.srtt = r.srtt.count == 0 ? s.rtt : r.srtt + (s.rtt - r.srtt) / 8;
   }
+  if (!r.control->traits.sees_acks) return;
   if (answer.has_marks && echoes_marks_) {
     // The peer is not trusted: no more packets count as marked than this answer acknowledges. A count
     // below the last one is of an older answer and is ignored.
@@ -108,6 +111,15 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Rece
   s.sent_end = requester.sent() * mtu;
   s.acked_end = requester.acked() * mtu;
   s.cwnd_limited = out + packets >= window_of(qp);
+  if (r.control->traits.counts_payload) {
+    s.acked_end = requester.acked_bytes(options_.payload_mtu) - r.begin;
+    s.sent_end = requester.sent_bytes() - r.begin;
+    s.acked = s.delivered = s.acked_end - r.acked_end;
+    s.delivered_total = r.acked_end = s.acked_end;
+    s.ce_delivered = std::min(s.ce_delivered, s.delivered);
+    s.in_flight = s.sent_end - s.acked_end;
+    s.prior_in_flight = s.in_flight + s.delivered;
+  }
   r.control->on_ack(s);
   watch_tick(qp);
 }
@@ -124,7 +136,7 @@ void RoceTransport::state(QpNumber number, std::size_t part, Observer& out) cons
   out.value("in_flight", bytes(requester.sent() - requester.acked()));
   if (!qp.regulator) return;
   const Regulator& r = *qp.regulator;
-  if (r.control->traits.sees_acks) {
+  if (r.measures_rtt()) {
     out.value("srtt_ps", static_cast<double>(r.srtt.count));
     out.value("min_rtt_ps", r.min_rtt == kNever ? 0 : static_cast<double>(r.min_rtt.count));
   }

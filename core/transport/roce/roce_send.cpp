@@ -21,7 +21,7 @@ void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
 }
 
 void RoceTransport::ready_answer(QueuePair& qp) {
-  if (qp.in_answers || !qp.responder.ack_due()) return;
+  if (qp.in_answers || !qp.responder.answer_due()) return;
   Answers::push(ports_[qp.port].answers, qp);
   announce(qp.port);
 }
@@ -33,7 +33,11 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
     if (QueuePair* qp = Cnps::pop(port.cnps)) return Pulled::of(cnp_packet(*qp));
   }
   if (answer_queue_ == queue) {
-    if (QueuePair* qp = Answers::pop(port.answers)) return Pulled::of(answer_packet(*qp));
+    if (QueuePair* qp = Answers::pop(port.answers)) {
+      PacketPtr packet = answer_packet(*qp);
+      if (qp->responder.answer_due()) Answers::push(port.answers, *qp);
+      return Pulled::of(std::move(packet));
+    }
   }
   if (dscp::queue_of(options_.data_dscp) == queue) {
     if (control_) return pull_paced(port, now);

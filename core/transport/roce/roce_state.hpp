@@ -25,6 +25,10 @@ struct RoceTransport::Regulator {
   std::uint32_t marks = 0;  // that the peer has echoed
   Picoseconds srtt{}, min_rtt = kNever;
   std::uint64_t delivered = 0;  // payload bytes, short packets counted as full ones
+  // In bytes as they are: of the queue pairs in whose place this one began, and of this one, acknowledged.
+  std::uint64_t begin = 0, acked_end = 0;
+
+  bool measures_rtt() const { return control->traits.sees_acks || control->traits.shows_rtt; }
 };
 
 struct RoceTransport::QueuePair {

@@ -129,6 +129,23 @@ void RoceTransport::turn(QueuePair& qp, const Attributes& next) {
   address(qp, static_cast<std::uint8_t>(&qp - qp.connection->queue_pairs.get()));
 }
 
+void RoceTransport::on_limits(QpNumber number, std::size_t part, const LimitsSet& set, Picoseconds now) {
+  const std::uint32_t found = by_number_.find(number);
+  if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  Connection& c = *connections_[found];
+  if (part >= c.planes) throw std::out_of_range("roce: a queue pair has a part for each plane");
+  QueuePair& qp = c.queue_pairs[part];
+  if (!qp.regulator) {
+    throw std::invalid_argument("roce: without a congestion control a sender has no window and no rate");
+  }
+  Regulator& r = *qp.regulator;
+  const double before = r.limits.pacing_rate;
+  set_limits(r.limits, set);
+  r.next_send = repaced(r.next_send, now, before, r.limits.pacing_rate);
+  ready_data(qp, now);
+  announce(qp.port);
+}
+
 void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
   const std::uint32_t found = by_number_.find(number);
   if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
@@ -150,6 +167,7 @@ void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
       const std::uint32_t index = regulator.index;
       regulator = {};
       regulator.index = index;
+      regulator.begin = qp.requester.sent_bytes();
       regulate(regulator, hash_key(hash_key(c.source, c.destination, c.local) + p, c.rerouted, 0));
       watch_tick(qp);
     }
@@ -274,7 +292,7 @@ void RoceTransport::on_deadline(Picoseconds now) {
     ++counters_->timeouts;
     Connection& c = *qp.connection;
     const auto psn = static_cast<std::uint32_t>(qp.send_psn + r.acked()) & kMask24;
-    sink_.event({EventKind::rto, c.local, psn, now});
+    sink_.event({EventKind::rto, c.local, psn, now, timeout_});
     if (r.retries >= options_.retry_count) {
       fail(c, Status::retry_exceeded, r.oldest_message(), now);
       continue;

@@ -41,6 +41,7 @@ class RoceTransport final : public Transport {
   // way are lost when the retries have run out.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   void on_renew(QpNumber qp, Picoseconds now) override;
+  void on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return std::min(deadlines_.next(), ticks_.next()); }

@@ -21,6 +21,7 @@ void register_transport(TransportFactory& factory) {
   TransportKind kind;
   kind.name = "tcp";
   kind.options = TcpOptions::table().describe();
+  kind.of_kernels = true;
   kind.gives = kSignals;
   kind.has_congestion_control = true;
   kind.labelers = {{kNextHeaderTcp, 0, read_label}};

@@ -26,6 +26,7 @@ void Scoreboard::leave(Segment& s) {
   switch (s.state) {
     case State::in_flight:
       in_flight_ -= s.length;
+      framing_in_flight_ -= s.framing;
       --in_flight_packets_;
       if (s.retransmissions > 0) --retransmissions_out_;
       break;
@@ -37,6 +38,13 @@ void Scoreboard::leave(Segment& s) {
       --sacked_packets_;
       break;
   }
+}
+
+void Scoreboard::fly(Segment& s) {
+  s.state = State::in_flight;
+  in_flight_ += s.length;
+  framing_in_flight_ += s.framing;
+  ++in_flight_packets_;
 }
 
 void Scoreboard::taken_for_lost(Segment& s) {
@@ -53,9 +61,7 @@ void Scoreboard::not_lost(Segment& s) {
 
 SegmentNumber Scoreboard::push(Segment segment) {
   const SegmentNumber n = end();
-  segment.state = State::in_flight;
-  in_flight_ += segment.length;
-  ++in_flight_packets_;
+  fly(segment);
   segments_.push(std::move(segment));
   link(n);
   return n;
@@ -75,11 +81,9 @@ void Scoreboard::resent(SegmentNumber n, Picoseconds now) {
   Segment& s = (*this)[n];
   if (s.state == State::in_flight) unlink(n);
   leave(s);
-  s.state = State::in_flight;
+  fly(s);
   s.sent = now;
   if (s.retransmissions < 0xff) ++s.retransmissions;
-  in_flight_ += s.length;
-  ++in_flight_packets_;
   ++retransmissions_out_;
   link(n);
 }
@@ -112,9 +116,7 @@ void Scoreboard::unmark_lost() {
     not_lost(s);
     if (s.state != State::lost) continue;
     leave(s);
-    s.state = State::in_flight;
-    in_flight_ += s.length;
-    ++in_flight_packets_;
+    fly(s);
     if (s.retransmissions > 0) ++retransmissions_out_;
     while (at != kNone && (*this)[at].sent <= s.sent) at = (*this)[at].after;
     while (true) {  // a segment sent more often may be out of turn: step back

@@ -18,10 +18,11 @@ struct Segment {
   std::uint64_t message = 0;            // number of the message it belongs to
   SegmentNumber before = 0, after = 0;  // neighbours in order of transmission, while in flight
   std::uint32_t length = 0;
+  std::uint32_t framing = 0;  // of `length`, bytes that are not payload
   Picoseconds sent{};  // last transmission
   // State of the connection when it was last sent, for the delivery rate.
   Picoseconds rate_start{}, delivered_at{};
-  std::uint64_t delivered = 0;
+  std::uint64_t delivered = 0, delivered_framing = 0;
   State state = State::in_flight;
   std::uint8_t retransmissions = 0;  // saturates
   bool app_limited = false;
@@ -39,6 +40,7 @@ class Scoreboard {
   SegmentNumber end() const { return first_ + packets(); }
 
   std::uint64_t in_flight() const { return in_flight_; }
+  std::uint64_t framing_in_flight() const { return framing_in_flight_; }
   std::uint64_t sacked() const { return sacked_; }
   std::uint64_t lost() const { return lost_; }
   std::uint32_t sacked_packets() const { return sacked_packets_; }
@@ -75,6 +77,7 @@ class Scoreboard {
   void link(SegmentNumber n);  // at the end
   void unlink(SegmentNumber n);
   void leave(Segment& s);  // takes the segment out of its state's totals
+  void fly(Segment& s);
   void taken_for_lost(Segment& s);
   void not_lost(Segment& s);
 
@@ -82,7 +85,7 @@ class Scoreboard {
   SegmentNumber first_ = 0;
   SegmentNumber oldest_ = kNone, newest_ = kNone;
   SegmentNumber lost_hint_ = 0;  // no lost segment has a lower number
-  std::uint64_t in_flight_ = 0, sacked_ = 0, lost_ = 0;
+  std::uint64_t in_flight_ = 0, framing_in_flight_ = 0, sacked_ = 0, lost_ = 0;
   std::uint32_t sacked_packets_ = 0, in_flight_packets_ = 0, retransmissions_out_ = 0;
   std::uint32_t lost_out_ = 0;
 };

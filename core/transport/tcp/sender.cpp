@@ -118,6 +118,7 @@ void Sender::stamp(Segment& s, Picoseconds now) {
   s.rate_start = rate_start_;
   s.delivered_at = delivered_at_;
   s.delivered = delivered_;
+  s.delivered_framing = framing_.delivered;
   s.app_limited = app_limited_until_ > 0;
 }
 
@@ -145,6 +146,9 @@ Transmission Sender::send(Picoseconds now) {
     s.begin = nxt_;
     s.length = length;
     s.message = sending_;
+    if (const Message& m = messages_[sending_ - first_message_]; nxt_ == m.begin) {
+      s.framing = std::min<std::uint32_t>(FrameHeader::kSize, length);
+    }
     stamp(s, now);
     nxt_ += length;
     if (nxt_ == messages_[sending_ - first_message_].end) ++sending_;
@@ -174,6 +178,7 @@ Transmission Sender::send(Picoseconds now) {
     ++count_.retransmitted;
     count_.retransmitted_bytes += out.length;
     retransmitted_ += out.length;
+    framing_.retransmitted += s.framing;
   }
   persist_due_ = false;
   if (state_ == State::cwr || state_ == State::recovery) prr_.sent(out.length);

@@ -91,8 +91,18 @@ class Sender {
   std::uint64_t acked() const { return una_; }
   std::uint64_t next() const { return nxt_; }
   State state() const { return state_; }
+  bool ahead() const {
+    static constexpr std::uint64_t kLeast = 1 << 16;
+    return posted_ - nxt_ >= std::max<std::uint64_t>(board_.in_flight(), kLeast);
+  }
   const FlowLimits& window() const { return window_; }
+  void set_limits(const LimitsSet& set, Picoseconds now) {
+    const double before = window_.pacing_rate;
+    loomnet::set_limits(window_, set);
+    paced_until_ = repaced(paced_until_, now, before, window_.pacing_rate);
+  }
   const RttEstimator& rtt() const { return rtt_; }
+  Picoseconds rto() const { return rtt_.rto(backoff_); }
   const Scoreboard& board() const { return board_; }
   const Rack& rack() const { return rack_; }
   CongestionControl& control() { return *control_; }
@@ -123,6 +133,10 @@ class Sender {
   void segment_delivered(const Segment& s, Delivery& d, bool in_order, Picoseconds now);
   void take_rtt(const Acknowledgement& ack, const Delivery& d, Picoseconds now);
   void fill_sample(AckSample& sample, const Delivery& d, Picoseconds now) const;
+  void fill_payload(AckSample& sample, const Delivery& d) const;
+  std::uint64_t payload_before(std::uint64_t offset, std::uint64_t message) const;
+  std::uint64_t payload_not_acked() const;
+  std::uint64_t lost_bytes() const;
   void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, const AckSample& sample);
   bool detect_losses(Picoseconds now);
   void advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
@@ -170,6 +184,9 @@ class Sender {
   // Delivery rate.
   std::uint64_t delivered_ = 0, lost_total_ = 0, retransmitted_ = 0, app_limited_until_ = 0;
   std::uint64_t lost_reported_ = 0;
+  struct Framing {  // of the same totals, bytes that are not payload
+    std::uint64_t delivered = 0, lost = 0, retransmitted = 0;
+  } framing_;
   Picoseconds delivered_at_{}, rate_start_{};
   // Timers.
   Timer timer_kind_ = Timer::none;

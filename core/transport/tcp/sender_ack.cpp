@@ -2,12 +2,15 @@
 #include <algorithm>
 
 #include "transport/tcp/delivery.hpp"
+#include "transport/tcp/framing.hpp"
 
 namespace loomnet::tcp {
 
 void Sender::segment_delivered(const Segment& s, Delivery& d, bool in_order, Picoseconds now) {
   d.delivered += s.length;
   delivered_ += s.length;
+  d.delivered_framing += s.framing;
+  framing_.delivered += s.framing;
   delivered_at_ = now;
   if (s.retransmissions == 0) {
     const Picoseconds rtt = now - s.sent;
@@ -23,6 +26,7 @@ void Sender::segment_delivered(const Segment& s, Delivery& d, bool in_order, Pic
       (s.delivered == d.prior_delivered && s.sent > d.sent)) {
     d.rated = true;
     d.prior_delivered = s.delivered;
+    d.prior_delivered_framing = s.delivered_framing;
     d.prior_delivered_at = s.delivered_at;
     d.rate_start = s.rate_start;
     d.sent = s.sent;
@@ -138,6 +142,41 @@ void Sender::fill_sample(AckSample& s, const Delivery& d, Picoseconds now) const
   s.reducing = !owns_window() && (state_ == State::recovery || state_ == State::cwr);
 }
 
+// Payload bytes of the stream before `offset`, which lies in the message of that number or in a later one.
+std::uint64_t Sender::payload_before(std::uint64_t offset, std::uint64_t message) const {
+  for (std::uint64_t n = message; n < first_message_ + messages_.size(); ++n) {
+    const Message& m = messages_[n - first_message_];
+    if (offset >= m.end) continue;
+    return offset - n * FrameHeader::kSize - std::min<std::uint64_t>(offset - m.begin, FrameHeader::kSize);
+  }
+  return offset - (first_message_ + messages_.size()) * FrameHeader::kSize;
+}
+
+std::uint64_t Sender::payload_not_acked() const {
+  return payload_before(nxt_, sending_) - payload_before(una_, first_message_);
+}
+
+std::uint64_t Sender::lost_bytes() const {
+  return control_->traits.counts_payload ? lost_total_ - framing_.lost : lost_total_;
+}
+
+// The same in bytes of messages alone, without the framing in front of each.
+void Sender::fill_payload(AckSample& s, const Delivery& d) const {
+  s.acked_end = payload_before(una_, first_message_);
+  s.sent_end = payload_before(nxt_, sending_);
+  s.acked = s.acked_end - payload_before(d.prior_una, first_message_);
+  s.delivered = d.delivered - d.delivered_framing;
+  s.delivered_total = delivered_ - framing_.delivered;
+  s.lost_total = lost_bytes();
+  s.retransmitted_total = retransmitted_ - framing_.retransmitted;
+  s.in_flight = board_.in_flight() - board_.framing_in_flight();
+  s.prior_in_flight = d.prior_in_flight - d.prior_framing_in_flight;
+  s.ce_delivered = s.marked ? s.delivered : 0;
+  if (!d.rated) return;
+  s.prior_delivered = d.prior_delivered - d.prior_delivered_framing;
+  if (s.rate_interval.count > 0) s.rate_bytes = s.delivered_total - s.prior_delivered;
+}
+
 void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
   if (ack.end > nxt_) {
     ++count_.acks_out_of_range;
@@ -152,6 +191,7 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
   Delivery d;  // also where nothing is outstanding: a DSACK may still come
   d.prior_una = una_;
   d.prior_in_flight = board_.in_flight();
+  d.prior_framing_in_flight = board_.framing_in_flight();
   d.timestamps = ack.timestamps;
   d.ts_echo = ack.ts_echo;
   take_sack(ack, d, now);
@@ -170,8 +210,9 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
 
   const bool progress = d.acked > 0 && lost_total_ == lost_before;
   fill_sample(sample, d, now);
-  sample.lost = lost_total_ - lost_reported_;
-  lost_reported_ = lost_total_;
+  sample.lost = lost_bytes() - lost_reported_;
+  lost_reported_ = lost_bytes();
+  if (control_->traits.counts_payload) fill_payload(sample, d);
   if (sample.reducing && (d.delivered > 0 || state_ == State::recovery)) {
     window_.cwnd = std::max<std::uint64_t>(
         prr_.window(d.delivered, board_.in_flight(), window_.ssthresh, window_.mss, progress),

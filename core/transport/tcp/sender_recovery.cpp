@@ -28,6 +28,7 @@ bool Sender::detect_losses(Picoseconds now) {
   const bool repairing = state_ == State::recovery || state_ == State::loss;
   reorder_at_ = rack_.detect(board_, rtt_, repairing, now, [&](SegmentNumber n) {
     lost_total_ += board_[n].length;
+    framing_.lost += board_[n].framing;
     ++count_.marked_lost;
   });
   return lost_total_ != before;
@@ -49,8 +50,8 @@ void Sender::reduce(Congestion kind, State state, bool again, const AckSample* s
     if (undo_retransmissions_ == 0) retransmit_stamp_ = 0;
   }
   if (!again || owns_window()) {
-    const std::uint64_t flight =
-        std::min(nxt_ - una_, std::max<std::uint64_t>(window_.cwnd, window_.mss));
+    const std::uint64_t out = control_->traits.counts_payload ? payload_not_acked() : nxt_ - una_;
+    const std::uint64_t flight = std::min(out, std::max<std::uint64_t>(window_.cwnd, window_.mss));
     CongestionEvent event;
     event.kind = kind;
     event.now = now;
@@ -179,6 +180,7 @@ void Sender::timeout(Picoseconds now) {
     // RFC 8985 6.3: what was sent a moment ago is not lost for this.
     if (n == board_.first() || !rack_.recent(board_[n].sent, board_, rtt_, now)) {
       lost_total_ += board_[n].length;
+      framing_.lost += board_[n].framing;
       ++count_.marked_lost;
       board_.mark_lost(n);
     }

@@ -105,6 +105,13 @@ TransportFigures TcpTransport::figures() const {
   return {.retransmitted = counters_.retransmitted};
 }
 
+void TcpTransport::on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {
+  if (part > 0) throw std::out_of_range("tcp: a connection has one part");
+  Connection& c = *by_qp_.at(qp);
+  c.sender.set_limits(set, now);
+  settle(c, now);
+}
+
 // As `ss -ti` shows it of a kernel's socket.
 void TcpTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   if (part > 0) throw std::out_of_range("tcp: a connection has one part");
@@ -189,13 +196,14 @@ void TcpTransport::on_deadline(Picoseconds now) {
     c.receiver.on_deadline(now);
     if (c.sender.deadline() <= now) {
       const std::uint64_t timeouts = counters_.rto;
+      const Picoseconds waited = c.sender.rto();  // as it is doubled behind the timeout
       if (!c.sender.on_deadline(now)) {
         fail(c, Status::retry_exceeded, now);
         continue;
       }
       if (counters_.rto != timeouts) {
         sink_.event({EventKind::rto, c.local,
-                     c.send_start + static_cast<std::uint32_t>(c.sender.acked()), now});
+                     c.send_start + static_cast<std::uint32_t>(c.sender.acked()), now, waited});
       }
     }
     settle(c, now);

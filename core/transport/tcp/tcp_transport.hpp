@@ -36,6 +36,8 @@ class TcpTransport final : public Transport {
   // The host's route leads over the planes that have a path; the five tuples, and with them the choice of
   // the switches, stay.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  bool ahead(QpNumber qp) const override { return sender(qp).ahead(); }
+  void on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }

@@ -41,6 +41,7 @@ __all__: list[str] = [
     "PanelDevice",
     "PerfettoWriter",
     "PluginError",
+    "ProgramFault",
     "REDUCE_OPS",
     "RankBridge",
     "RankRegion",
@@ -59,6 +60,7 @@ __all__: list[str] = [
     "demand_report",
     "exchange_seconds",
     "fluid_ring",
+    "load_switch_program",
     "map_ports",
     "monotonic_ns",
     "pair_demand",
@@ -68,10 +70,14 @@ __all__: list[str] = [
     "probe_budget",
     "queue_disciplines",
     "register_congestion_control",
+    "set_switch_object",
+    "switch_program",
     "switch_programs",
     "table_batch",
     "testing",
     "transports",
+    "trim_dscps",
+    "try_switch_program",
     "weighted_seconds",
 ]
 
@@ -244,7 +250,7 @@ class RankSession:
     @property
     def world(self) -> int: ...
 
-class PluginError(ValueError):
+class PluginError(RuntimeError):
     """
     A plug-in broke its contract, or raised: the cause is chained.
     """
@@ -254,109 +260,265 @@ class CongestionFlow:
     A flow, as the maker of its congestion control sees it.
     """
 
+    def __getattr__(self, arg0: str) -> None: ...
     @property
-    def base_rtt_ps(self) -> typing.Any: ...
+    def base_rtt_ps(self) -> typing.Any:
+        """
+        Picoseconds that a full packet takes there and back on the idle path; None: not known.
+        """
+
     @property
-    def initial_window(self) -> int: ...
+    def initial_window(self) -> int:
+        """
+        Bytes that the transport lets go before the first acknowledgement.
+        """
+
     @property
-    def line_rate_bps(self) -> int: ...
+    def line_rate_bps(self) -> int:
+        """
+        Bits per second of all ports that the flow uses; 0 where the transport does not know.
+        """
+
     @property
-    def mss(self) -> int: ...
+    def mss(self) -> int:
+        """
+        Bytes of a full packet's payload.
+        """
+
     @property
-    def network_rtt_ps(self) -> typing.Any: ...
+    def network_rtt_ps(self) -> typing.Any:
+        """
+        Picoseconds of the longest such round trip in the fabric; None where it is not known.
+        """
+
     @property
-    def options(self) -> dict: ...
+    def options(self) -> dict:
+        """
+        Options of the class by name, as the run gave them.
+        """
+
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """
+        Of the run.
+        """
+
     @property
-    def stream(self) -> int: ...
+    def stream(self) -> int:
+        """
+        Number of the flow: with `seed` it begins a random generator of its own.
+        """
+
     @property
-    def trimming(self) -> bool: ...
+    def trimming(self) -> bool:
+        """
+        Whether switches trim what does not fit into a queue.
+        """
 
 class AckSample:
     """
     What one acknowledgement told: bytes, picoseconds.
     """
 
+    def __getattr__(self, arg0: str) -> None: ...
     def __init__(self) -> None: ...
     @property
-    def acked(self) -> int: ...
-    @property
-    def acked_end(self) -> int: ...
-    @property
-    def app_limited(self) -> bool: ...
-    @property
-    def ce_delivered(self) -> int: ...
-    @property
-    def cwnd_limited(self) -> bool: ...
-    @property
-    def delay_ps(self) -> typing.Any: ...
-    @property
-    def delivered(self) -> int: ...
-    @property
-    def delivered_total(self) -> int: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def in_recovery(self) -> bool: ...
-    @property
-    def lost(self) -> int: ...
-    @property
-    def lost_total(self) -> int: ...
-    @property
-    def marked(self) -> bool: ...
-    @property
-    def min_rtt_ps(self) -> typing.Any: ...
-    @property
-    def now_ps(self) -> int: ...
-    @property
-    def packets_out(self) -> int: ...
-    @property
-    def penalty(self) -> int: ...
-    @property
-    def prior_delivered(self) -> int: ...
-    @property
-    def prior_in_flight(self) -> int: ...
-    @property
-    def rate_bps(self) -> float:
+    def acked(self) -> int:
         """
-        0: no sample of the delivery rate
+        Bytes newly acknowledged in order.
         """
 
     @property
-    def restore(self) -> bool: ...
+    def acked_end(self) -> int:
+        """
+        Bytes: offset of the oldest byte that is not acknowledged.
+        """
+
     @property
-    def retransmissions_out(self) -> int: ...
+    def app_limited(self) -> bool:
+        """
+        Whether the sender had nothing to send when the packet delivered last was sent.
+        """
+
     @property
-    def retransmitted_total(self) -> int: ...
+    def ce_delivered(self) -> int:
+        """
+        Bytes of `delivered` that this acknowledgement reports marked.
+        """
+
     @property
-    def rtt_ps(self) -> typing.Any: ...
+    def cwnd_limited(self) -> bool:
+        """
+        Whether the window kept the sender from sending.
+        """
+
     @property
-    def sent_end(self) -> int: ...
+    def delay_ps(self) -> typing.Any:
+        """
+        Picoseconds of that round trip in queues; None: the transport does not judge it.
+        """
+
     @property
-    def shorter_ps(self) -> int: ...
+    def delivered(self) -> int:
+        """
+        Bytes newly acknowledged, in order or not.
+        """
+
     @property
-    def srtt_ps(self) -> int: ...
+    def delivered_total(self) -> int:
+        """
+        Bytes delivered since the sender began; never more than its messages have.
+        """
+
+    @property
+    def in_flight(self) -> int:
+        """
+        Bytes in flight after it.
+        """
+
+    @property
+    def in_recovery(self) -> bool:
+        """
+        Whether the sender repairs losses, those of timeouts included.
+        """
+
+    @property
+    def lost(self) -> int:
+        """
+        Bytes newly taken for lost.
+        """
+
+    @property
+    def lost_total(self) -> int:
+        """
+        Bytes taken for lost since the flow began.
+        """
+
+    @property
+    def marked(self) -> bool:
+        """
+        Whether the packet that caused this acknowledgement was marked.
+        """
+
+    @property
+    def min_rtt_ps(self) -> typing.Any:
+        """
+        Picoseconds, least round trip so far; None before the first sample.
+        """
+
+    @property
+    def now_ps(self) -> int:
+        """
+        Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.
+        """
+
+    @property
+    def packets_out(self) -> int:
+        """
+        Packets that are not acknowledged in order.
+        """
+
+    @property
+    def penalty(self) -> int:
+        """
+        The receiver's back-pressure: 0 none, 64 halves the rate, 127 is the most.
+        """
+
+    @property
+    def prior_delivered(self) -> int:
+        """
+        Bytes: `delivered_total` when the packet delivered last was sent.
+        """
+
+    @property
+    def prior_in_flight(self) -> int:
+        """
+        Bytes in flight before this acknowledgement.
+        """
+
+    @property
+    def rate_bps(self) -> float:
+        """
+        Bits per second delivered over the flight of the packet delivered last; 0: no sample.
+        """
+
+    @property
+    def restore(self) -> bool:
+        """
+        Whether back-pressure is over and the window of before holds again.
+        """
+
+    @property
+    def retransmissions_out(self) -> int:
+        """
+        Packets in flight that were sent again.
+        """
+
+    @property
+    def retransmitted_total(self) -> int:
+        """
+        Bytes sent again since the flow began.
+        """
+
+    @property
+    def rtt_ps(self) -> typing.Any:
+        """
+        Picoseconds, round trip of the newest packet delivered; None: no sample.
+        """
+
+    @property
+    def sent_end(self) -> int:
+        """
+        Bytes: offset of the next new byte; a sender's first byte is at 0.
+        """
+
+    @property
+    def shorter_ps(self) -> int:
+        """
+        Picoseconds that a full packet would have taken longer than that packet.
+        """
+
+    @property
+    def srtt_ps(self) -> int:
+        """
+        Picoseconds, smoothed round trip.
+        """
 
 class CongestionEvent:
     """
     A sign of congestion.
     """
 
+    def __getattr__(self, arg0: str) -> None: ...
     @property
-    def bytes(self) -> int: ...
-    @property
-    def flight(self) -> int: ...
-    @property
-    def kind(self) -> str:
+    def bytes(self) -> int:
         """
-        loss, ecn, timeout, refused or notified
+        Bytes of the packet that was refused or timed out.
         """
 
     @property
-    def now_ps(self) -> int: ...
+    def flight(self) -> int:
+        """
+        Bytes in flight; TCP: not acknowledged in order.
+        """
+
     @property
-    def sent_ps(self) -> typing.Any: ...
+    def kind(self) -> str:
+        """
+        loss, ecn, timeout, refused (a switch or the receiver dropped the payload and said so: MRC) or notified (the receiver saw marks and sent a message of its own: RoCE).
+        """
+
+    @property
+    def now_ps(self) -> int:
+        """
+        Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.
+        """
+
+    @property
+    def sent_ps(self) -> typing.Any:
+        """
+        Picosecond of the same clock at which that packet was sent; None where it is not known.
+        """
 
 class ListedWays:
     """
@@ -376,6 +538,7 @@ class LinkConfig:
         ecn_low: int = 0,
         ecn_high: int = 0,
         trim_size: int = 0,
+        trim_dscp: int = 0,
         last_hop: bool = False,
         pfc_xoff: int = 0,
         pfc_xon: int = 0,
@@ -384,6 +547,7 @@ class LinkConfig:
         control_share: float = 0.25,
         trim_coin: bool = True,
         largest_frame: int = 4238,
+        carriers: collections.abc.Sequence[tuple[str, int, int, float, int, int]] = [],
         queue: str = "priority",
         queue_options: collections.abc.Sequence[tuple[str, int]] = [],
     ) -> None: ...
@@ -452,11 +616,11 @@ class Network:
         self,
         rows: numpy.typing.ArrayLike,
         streams: numpy.typing.ArrayLike,
-        forward: LinkConfig,
-        backward: LinkConfig,
+        kinds: numpy.typing.ArrayLike,
+        configs: collections.abc.Sequence[LinkConfig],
     ) -> None:
         """
-        Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random stream.
+        Links in order. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random stream; kinds: int64[n, 2], which of `configs` each direction has.
         """
 
     def connect_qp(
@@ -510,7 +674,7 @@ class Network:
 
     def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
         """
-        Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.
+        The directions of links that have counted something, by column: `half` (2 * link and, for the way back, 2 * link + 1), and each counter.
         """
 
     def meter(self, host: EngineNode, job: int = 0) -> dict[str, typing.Any]:
@@ -528,6 +692,11 @@ class Network:
     def panel_events(self, panel: EngineNode) -> tuple[numpy.ndarray, int]:
         """
         What has happened to a panel's ports so far, a numpy structured array, and how many more events there were than are kept. at_ps; port; side: 0 of the port where light comes in, 1 where it leaves, 2 of the host's carrier; value: 0 blocked, 1 tuning, 2 tuned, 3 failed, or whether there is carrier.
+        """
+
+    def panel_patches(self, panel: EngineNode) -> numpy.ndarray:
+        """
+        Cross-connects of a panel over time, a numpy structured array, oldest first; those of before the run come first. at_ps; port: where light comes in; peer: where it leaves from then on, -1: nowhere.
         """
 
     def pause_cycle(self) -> list[EngineHalf]:
@@ -580,6 +749,16 @@ class Network:
     def set_kernel_job(self, host: EngineNode, job: int) -> None:
         """
         Payload that the host's kernel receives counts for this job; without this call for the first that the host knows.
+        """
+
+    def set_limits(
+        self,
+        rows: numpy.typing.ArrayLike,
+        cwnd: numpy.typing.ArrayLike | None = None,
+        pacing: numpy.typing.ArrayLike | None = None,
+    ) -> None:
+        """
+        What senders may send by from now on. rows: int64[n, 3] of host, queue pair and part; cwnd: bytes, pacing: bits per second, float64[n], not finite: as it is.
         """
 
     def set_local_link(
@@ -646,6 +825,11 @@ class Network:
         What the sender of a queue pair holds now, by name: bytes, picoseconds, bits per second.
         """
 
+    def transport_timeouts(self, host: EngineNode) -> list[tuple[int, int, int]]:
+        """
+        [(at_ps, queue pair, waited_ps)] of the retransmission timeouts that ran out, in order of time; waited_ps: for how long the sender had waited for an acknowledgement.
+        """
+
     def use_lookahead(self) -> None:
         """
         Serves each node's events of a window together: for jobs whose hosts hear of one another by packets alone.
@@ -670,6 +854,9 @@ class Network:
     def pfc_deadlocks(self) -> int: ...
     @property
     def unconnected(self) -> int: ...
+
+class ProgramFault(RuntimeError):
+    pass
 
 class TableBatch:
     """
@@ -862,9 +1049,10 @@ class FlowTraffic:
         rank: int = 0,
         ranks: int = 0,
         claim: tuple[int, int, int, int, int] | None = None,
+        until_ps: int | None = None,
     ) -> int:
         """
-        claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.
+        claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth. until_ps: from then on nothing is posted, and the flow ends with what is under way.
         """
 
     def ended_flows(self, since: int = 0) -> numpy.typing.NDArray[numpy.uint32]:
@@ -986,7 +1174,7 @@ class CollectiveTraffic:
         [(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.
         """
 
-    def iterations(self, rank: int, since: int = 0) -> numpy.ndarray:
+    def iterations(self, since: int = 0) -> numpy.ndarray:
         """
         (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
         """
@@ -1106,7 +1294,7 @@ class ModelTraffic:
         [(rank, at_ps, message)] of the ranks that got no sum, in the order of time.
         """
 
-    def iterations(self, rank: int, since: int = 0) -> numpy.ndarray:
+    def iterations(self, since: int = 0) -> numpy.ndarray:
         """
         (begin_ps, end_ps) of the finished iterations from number `since` on, the first being 0: a numpy structured array.
         """
@@ -1505,12 +1693,12 @@ class VirtualRanks:
 
     def __init__(self, network: Network) -> None: ...
     def add(self, bridge: RankBridge, job: int = 0) -> None: ...
-    def doubt(self, ranks: collections.abc.Sequence[int]) -> None:
+    def leave(self, place: int) -> None: ...
+    def may_yet_communicate(self, ranks: collections.abc.Sequence[int]) -> None:
         """
         Ranks with threads of which the engine cannot tell whether they will communicate.
         """
 
-    def leave(self, place: int) -> None: ...
     def others_wait(self, but: collections.abc.Sequence[int]) -> bool: ...
     def run(self, end_ps: int, wall_ms: int) -> str:
         """
@@ -1523,15 +1711,15 @@ class VirtualRanks:
         """
 
     @property
-    def raced_ps(self) -> int:
+    def waited_for(self) -> list[int]:
         """
-        Emulated time that passed while a rank slept outside the network.
+        The ranks that did when that time last began.
         """
 
     @property
-    def racers(self) -> list[int]:
+    def wall_paced_ps(self) -> int:
         """
-        The ranks that did when that time last began.
+        Emulated time that passed while a rank slept outside the network.
         """
 
 class RankRegion:
@@ -1804,6 +1992,11 @@ class LiveRun:
         Holds the loop until resume(): for the moments in which Python touches the network.
         """
 
+    def program_fault(self) -> str:
+        """
+        What a switch program of a C file has done wrong, as ProgramFault says it; nothing: none has.
+        """
+
     def queued(self, halves: collections.abc.Sequence[EngineHalf]) -> list[int]:
         """
         Network.queued, on the loop's thread.
@@ -1976,6 +2169,25 @@ def fluid_ring(
     One ring all-reduce as fluid over uplinks that its ranks share; times are in steps. (time to the end, mean of the steps between foremost and rearmost rank, share of the time of flows that they were called ahead). `gap` 0: none is called ahead. ValueError names a setting out of range.
     """
 
+def load_switch_program(
+    name: str,
+    *,
+    file: str,
+    summary: str,
+    counters: collections.abc.Sequence[str],
+    options: collections.abc.Sequence[tuple[str, str, int, int, int]],
+    fields: collections.abc.Sequence[tuple[str, int, int, bool]],
+    rows: int,
+    row_bytes: int,
+    payload_at: int,
+    payload_bytes: int,
+    object: str | None,
+    refusal: str,
+) -> None:
+    """
+    Makes a switch program known that was compiled from one C file. options: (name, unit, default, least, greatest); fields of a state row: (name, offset, bytes, whether a number). `object`: the compiled object, which is loaded into this process; None: `refusal` says why it is not.
+    """
+
 def map_ports(
     circuits: collections.abc.Sequence[int],
     demand: collections.abc.Sequence[int],
@@ -2042,9 +2254,19 @@ def register_congestion_control(
     make(flow) gives the control of one flow: an object with window (bytes), and where it wants them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).
     """
 
+def set_switch_object(name: str, object: bytes) -> None:
+    """
+    Gives a loaded switch program its build for the kernel.
+    """
+
+def switch_program(name: str) -> dict:
+    """
+    The same of one program, which may be a loaded one. ValueError where there is none of this name.
+    """
+
 def switch_programs() -> dict:
     """
-    {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.
+    {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program of Loomnet's own.
     """
 
 def table_batch(
@@ -2053,20 +2275,31 @@ def table_batch(
     generation: int,
     block: int,
     own: collections.abc.Sequence[int],
-    adjacencies: collections.abc.Sequence[tuple[int, int]],
-    fib: collections.abc.Sequence[tuple[int, int]],
-    hosts: collections.abc.Sequence[tuple[bytes, int]],
+    adjacencies: numpy.typing.ArrayLike,
+    fib: numpy.typing.ArrayLike,
+    hosts: numpy.typing.ArrayLike,
+    host_groups: numpy.typing.ArrayLike,
     groups: collections.abc.Sequence[collections.abc.Sequence[int]],
     replicate: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
     rows: dict = {},
 ) -> TableBatch:
     """
-    Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by name, each a list of rows {field: None, number, bytes, text or pairs of numbers}, as its *_batch.hpp has them.
+    Tables of a switch program. Those of forward, of which each program's are: uSIDs of one block (`adjacencies` and `fib`: uint16[n, 2] of a uSID and its port), host routes (`hosts`: uint8[n, 16] of addresses, `host_groups`: the ECMP group of each), and the ports of each group that a replicate verdict may name. `rows`: the program's own tables by name, each a list of rows {field: None, number, bytes, text or pairs of numbers}, as its *_batch.hpp has them.
     """
 
 def transports() -> dict:
     """
     Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc), the congestion controls that it can run, and what its presets say of options.
+    """
+
+def trim_dscps(transport: str) -> tuple[int, int]:
+    """
+    Code points that switches write into packets of this transport that they trim: in the fabric, and at the last hop. (0, 0): they trim none.
+    """
+
+def try_switch_program(name: str) -> str:
+    """
+    Loads a switch program into the kernel and takes it out again. Returns the end of libbpf's log, nothing where the kernel took the program. ValueError for an object that holds what a switch program may not.
     """
 
 def weighted_seconds(

@@ -14,6 +14,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def parameters_of(function: Callable[..., object]) -> list[str]:
+    """Names that a caller may write, without `self` and those behind `**`."""
+    return [name for name, each in inspect.signature(function).parameters.items()
+            if name != "self" and each.kind is not each.VAR_KEYWORD]
+
+
 def checked_call(function: Callable[P, T]) -> Callable[P, T]:
     """Decorator of a function that users call: arguments that its signature does not take are a
     UsageError, with the nearest names, instead of Python's TypeError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 # Where several apply to a run, the report has the first of 130, 4, 3, 2, 1.
 EXIT_OK, EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_FIDELITY, EXIT_SCENARIO = 0, 1, 2, 3, 4
@@ -18,10 +19,15 @@ class LoomnetError(Exception):
     def __str__(self) -> str:
         """One line, whatever a name in it holds: a line break or another control character that
         came with a user's value is written as its escape, and a long text loses its middle."""
-        text = printable(super().__str__())
+        # Of a class that is a KeyError, too, not the text in quotes.
+        text = printable(Exception.__str__(self))
         if len(text) <= MOST_SHOWN:
             return text
         return f"{text[: MOST_SHOWN * 2 // 3]} … {text[-MOST_SHOWN // 3 :]}"
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback: the line says what to do."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -85,14 +91,29 @@ class FidelityError(LoomnetError):
 
 
 class RunInterrupted(LoomnetError):
-    """Ctrl-C: what was measured so far is in the partial report. Exit status 130."""
+    """Ctrl-C: what was measured so far is in the partial report, and in `result` where a run was
+    under way, which a notebook reads as `sys.last_value.result`. Exit status 130."""
 
     exit_code = EXIT_INTERRUPTED
+    result: Any = None
+
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook: with where the result is, since the cell's variables have none."""
+        said = super()._render_traceback_()
+        if self.result is not None:
+            said[-1] += "; what was measured until then: import sys; sys.last_value.result"
+        return said
 
 
 class WallTimeError(LoomnetError):
     """--max-wall is over, and the scenario's own code was still running, or a run had not begun.
     Exit status 1."""
+
+
+class UnknownAttributeError(UsageError, AttributeError):
+    """A name that the package does not have; also an AttributeError, as of a module."""
+
+    __str__ = LoomnetError.__str__
 
 
 class UnknownNameError(UsageError, KeyError):

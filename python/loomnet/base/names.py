@@ -38,6 +38,17 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"; nearest: {', '.join(names)}" if names else ""
 
 
+def one_slip(given: str, meant: str) -> bool:
+    """Whether one letter too many, too few or another, or two letters exchanged, makes the name."""
+    if abs(len(given) - len(meant)) > 1:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(given, meant, strict=False)) if a != b),
+              min(len(given), len(meant)))
+    rest, other = given[at:], meant[at:]
+    return (rest[1:] == other or rest == other[1:] or rest[1:] == other[1:]
+            or (rest[:2] == other[1::-1] and rest[2:] == other[2:]))
+
+
 class _Short(reprlib.Repr):
     """repr() with bounds: of length, of depth, and of what a value's own repr() may do."""
 

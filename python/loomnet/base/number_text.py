@@ -14,18 +14,21 @@ PLAIN_ABOVE = Decimal("0.0001")  # a number without unit has an exponent below t
 NULL = "–"
 
 
-def number_text(value: float | None, unit: str | None = None) -> str:
-    """`value` to four significant digits: "711.2 us", "0.7568", "2.24 M"; a dash for null. A unit
-    that takes a prefix is part of the text; any other ("ratio", "packets") is left out."""
+def number_text(value: float | None, unit: str | None = None, digits: int = DIGITS) -> str:
+    """`value` to four significant digits, or so many: "711.2 us", "0.7568", "2.24 M"; a dash for
+    null. A unit that takes a prefix is part of the text; any other ("ratio", "packets") is left
+    out."""
     if value is None:
         return NULL
+    if unit == "GB/s":  # what nccl-tests count in
+        value, unit = value * 1e9, "B/s"
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(int(value))
     if not exact.is_finite():
         return str(value)
     scaled = unit in PREFIXED and unit != "s"
     whole = abs(exact) < WHOLE_BELOW and not scaled
-    digits = max(DIGITS, exact.adjusted() + 1) if whole else DIGITS
-    rounded = Context(prec=digits).plus(exact)
+    kept = max(digits, exact.adjusted() + 1) if whole else digits
+    rounded = Context(prec=kept).plus(exact)
     if unit in PREFIXED:
         return _prefixed(rounded, unit or "", longest=0 if unit == "s" else max(PREFIXES))
     if abs(rounded) >= WHOLE_BELOW:

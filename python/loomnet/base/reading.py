@@ -54,16 +54,22 @@ def _other_kind(mode: int) -> str | None:
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
     """All of a regular file. Raises UsageError, naming the file, for one that cannot be read, is no
     regular file, or holds more than `most` bytes."""
+    return read_owned(path, most)[0]
+
+
+def read_owned(path: str | Path, most: int = MOST_TEXT) -> tuple[bytes, os.stat_result]:
+    """The same, and whose the very file is that was read. Raises as read_bytes."""
     try:
         # Without O_NONBLOCK a pipe that nothing writes to would be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
             raise UsageError(f"{path} is {_NO_FILE}") from None
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {_why_not(path, error)}") from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"{path}: {error}") from None
-    if (other := _other_kind(os.fstat(descriptor).st_mode)) is not None:
+    owner = os.fstat(descriptor)
+    if (other := _other_kind(owner.st_mode)) is not None:
         os.close(descriptor)
         raise UsageError(f"{path} is {other}")
     pieces, total = [], 0
@@ -75,14 +81,26 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
                 if (total := total + len(piece)) > most:
                     raise UsageError(f"{path} holds more than {most >> 20} MiB")
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from None
-    return b"".join(pieces)
+            raise UsageError(f"{path}: {_why_not(path, error)}") from None
+    return b"".join(pieces), owner
+
+
+def _why_not(path: str | Path, error: OSError) -> str:
+    """With the folder in which a relative path was looked for, if nothing is there."""
+    if error.errno == errno.ENOENT and not os.path.isabs(path):
+        return f"{error.strerror} in {os.getcwd()}"
+    return error.strerror or str(error)
 
 
 def read_text(path: str | Path, most: int = MOST_TEXT) -> str:
     """All of a regular UTF-8 file. Raises UsageError as read_bytes does, and for other text."""
+    return decoded(path, read_bytes(path, most))
+
+
+def decoded(path: str | Path, content: bytes) -> str:
+    """The text that a file holds as UTF-8. Raises UsageError, naming the file, for other text."""
     try:
-        return read_bytes(path, most).decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: byte {error.start} is not UTF-8") from None
 

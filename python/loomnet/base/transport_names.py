@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 # A transport of a plug-in has a name of its own; editors offer those of Loomnet.
 TransportName = Literal["mrc", "roce", "tcp", "gloo"] | str
+USUAL: Final = ("mrc", "roce", "tcp", "gloo")
 TRANSPORT: Final = "mrc"  # of a job that does not say
 ONE_PATH: Final = "roce"  # of a job whose queue pairs need one path each
 GLOO: Final = "gloo"  # PyTorch's backend on CPUs

@@ -54,8 +54,8 @@ class Quantity:
             raise UnitError(f"{value!r} is a {value.kind}, not a {self.kind}")
         else:
             raise UnitError(
-                f"{quoted(value)} has no unit: write a {self.kind} as a string, for example "
-                f'"{self.example}"'
+                f"{quoted(value)} has no unit: write a {self.kind} as a string with one of "
+                f'{self.listed()}, for example "{self.example}"'
             )
 
     @classmethod
@@ -101,8 +101,8 @@ class Quantity:
             )
         if unit is None:
             raise UnitError(
-                f'{cls.kind} "{text}" has no unit: did you mean "{text.strip()} '
-                f'{cls.shown[-1]}"? Known: {", ".join(cls.shown)}'
+                f'{cls.kind} "{text}" has no unit: write one of {cls.listed()} behind the number, '
+                f'for example "{cls.example}"'
             )
         scale = cls.units.get(
             unit.replace("\N{GREEK SMALL LETTER MU}", "u").replace("\N{MICRO SIGN}", "u")
@@ -110,7 +110,7 @@ class Quantity:
         if scale is None:
             raise UnitError(
                 f'{cls.kind} "{text}": unknown unit "{unit}"; nearest: '
-                f"{', '.join(nearest(unit, cls.units))}"
+                f"{', '.join(nearest(unit, cls.units))}; units are {cls.listed()}"
             )
         exact = Fraction(Decimal(number)) * scale
         if exact.denominator != 1:
@@ -130,6 +130,12 @@ class Quantity:
                 if value * scale == self._count:
                     return f"{value.normalize():f} {unit}"
         return f"{self._count} {self.base_unit()}"
+
+    @classmethod
+    def listed(cls) -> str:
+        """The units for a message, the smallest first."""
+        known = {*cls.shown, *(unit for unit in ("min", "h") if unit in cls.units)}
+        return ", ".join(sorted(known, key=lambda unit: cls.units[unit]))
 
     @classmethod
     def base_unit(cls) -> str:

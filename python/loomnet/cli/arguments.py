@@ -43,6 +43,11 @@ JsonOut = Annotated[
     typer.Option("--json", metavar="OUT",
                  help="Also write report.json here; - is standard output."),
 ]
+MarkdownOut = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="OUT",
+                 help="Also write a summary in Markdown here, as into $GITHUB_STEP_SUMMARY."),
+]
 Node = Annotated[
     str, typer.Argument(metavar="NODE", help="A host, or a switch in the kernel, of a live run.")
 ]

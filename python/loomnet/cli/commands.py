@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_OK, EXIT_USAGE, UsageError
-from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Scenario, Seed, Settings
+from loomnet.cli.arguments import (
+    Clock,
+    JsonOut,
+    MarkdownOut,
+    MaxWall,
+    Node,
+    Scenario,
+    Seed,
+    Settings,
+)
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
+from loomnet.cli.examples import examples as examples_
 from loomnet.cli.explain import explain
 from loomnet.cli.help import BEGIN, LIVE, RESULTS, RUN, App, examples
 from loomnet.cli.look import describe, list_
@@ -71,6 +81,7 @@ def run(
     seed: Seed = 0,
     setting: Settings = None,
     json_out: JsonOut = None,
+    markdown: MarkdownOut = None,
     max_wall: MaxWall = None,
     trace: Annotated[
         Path | None,
@@ -110,6 +121,7 @@ def run(
         out = None
         if json_out not in (None, Path("-")):
             out = stack.enter_context(Output(json_out, "--json"))
+        page = None if markdown is None else stack.enter_context(Output(markdown, "--markdown"))
         with progress_line(console) as on_progress:
             report = scenario.run(
                 seed=seed,
@@ -121,6 +133,10 @@ def run(
                 **values,
             )
         print_report(report, console)
+        if page is not None:
+            from loomnet.results.markdown import to_markdown
+
+            page.fill(to_markdown(report).encode())
         if out is not None:
             out.fill(report.to_json().encode())
         elif json_out is not None:
@@ -185,7 +201,9 @@ def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> in
 
 
 app.command(rich_help_panel=BEGIN, epilog=examples(
-    "loomnet new", "loomnet new first"))(new)
+    "loomnet new", "loomnet new first", "loomnet new --switch heavy"))(new)
+app.command("examples", rich_help_panel=BEGIN, epilog=examples(
+    "loomnet examples", "loomnet examples my-scenarios"))(examples_)
 app.command("list", rich_help_panel=BEGIN, epilog=examples(
     "loomnet list", "loomnet list flap.py"))(list_)
 app.command(rich_help_panel=BEGIN, epilog=examples(

@@ -12,10 +12,10 @@ from loomnet.base.number_text import number_text
 from loomnet.base.printing import print_line
 from loomnet.jobs.task_graph import PASSED_OVER
 from loomnet.measures.rows import Check, Metric
-from loomnet.measures.training import NO_FAULT
+from loomnet.measures.run_data import NEVER_CAME
 from loomnet.results.report import Report
 from loomnet.results.run_directory import written
-from loomnet.results.tables import dropped_table, figure_tables
+from loomnet.results.tables import IN_TABLE, dropped_table, figure_tables
 from loomnet.systems.transport import LIMITED_BY
 
 MOST_ERRORS = 8  # of a run
@@ -27,6 +27,8 @@ PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read 
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
     many = len(report.fidelity) > MOST_RUNS
+    for label, said in report.sentences.items() if not many else ():
+        print_line(console, f"{label}: {said}" if label else said)
     if not many:
         _tables(console, figure_tables(report, console.width))
     for result in (part for run in report.results.values() for part in run.parts):
@@ -37,12 +39,12 @@ def print_report(report: Report, console: Console) -> None:
         if (more := len(result.data.errors) - MOST_ERRORS) > 0:
             print_line(console, f"error {title}: and {more} more")
     for row in report.rows:
-        of_run = many and row.label in report.results
-        if not row.phase and not of_run and not _no_loss_expected(report, row):
+        of_run = row.name in IN_TABLE or (many and row.label in report.results)
+        if not row.phase and not of_run:
             print_line(console, f"{row.dotted}: {_metric_text(row)}")
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
-        if row.value is None and row.phase and row.reason != NO_FAULT and not many:
+        if row.value is None and row.phase and not many:
             reasons.setdefault(row.reason or "", []).append(row.dotted)
     for reason, names in reasons.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -54,6 +56,8 @@ def print_report(report: Report, console: Console) -> None:
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
         print_line(console, f"{word} {check.name}: {_check_text(check)}{why}")
     print_fidelity(report, console)
+    for line in report.unrepeatable:
+        print_line(console, f"not repeatable (deterministic: false): {line}")
     if many:
         print_line(console, f"numbers of each of the {len(report.fidelity)} runs: in report.json")
     for line in report.broken_off:
@@ -86,21 +90,13 @@ def _bytes_text(size: int) -> str:
     return number_text(float(f"{size:.3g}"), "B")
 
 
-def _no_loss_expected(report: Report, row: Metric) -> bool:
-    """Whether this is the null final_loss of a job that was never to print a loss."""
-    result = report.results.get(row.label)
-    if result is not None and row.job is not None:
-        result = result.jobs.get(row.job)
-    return (row.name == "final_loss" and row.value is None and result is not None
-            and not result.reads_loss)
-
-
 def _metric_text(row: Metric) -> str:
     """`34.3 us`, `12.5 GB/s`, `– (why)`; a unit that only repeats the name is left out."""
     text = number_text(row.value, row.unit)
     if row.value is None:
         return f"{text} ({row.reason})"
-    named = row.unit in (None, "ratio") or row.name.endswith(row.unit) or text.endswith(row.unit)
+    named = (row.unit in (None, "ratio", "GB/s") or row.name.endswith(row.unit)
+             or text.endswith(row.unit))
     return text if named else f"{text} {row.unit}"
 
 
@@ -140,7 +136,7 @@ def print_fidelity(report: Report, console: Console) -> None:
             f"{f.packets} packets, {f.unexplained} unexplained",
         )
         for name, text in f.notes.items():
-            if name.startswith((LIMITED_BY, PASSED_OVER)):
+            if name.startswith((LIMITED_BY, PASSED_OVER, NEVER_CAME)):
                 print_line(console, f"note {run.label or report.scenario}: {name}: {text}")
     for line in report.behind:
         print_line(console, f"not a result: {line}")

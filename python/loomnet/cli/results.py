@@ -46,7 +46,7 @@ def compare(
     found = compared(a, b, rel=None if rel is None else share(rel))
     shown = [row for row in found if everything or row.verdict != "same"]
     print(f"A: {found.a.name}\nB: {found.b.name}")
-    for line in found.setups(("A", "B")):
+    for line in found.setups():
         print(f"note: the runs differ: {line}")
     if shown:
         _print_differences(shown)

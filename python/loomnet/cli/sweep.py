@@ -43,6 +43,10 @@ def sweep(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the points that failed, and no others.")
     ] = False,
+    ci: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Means with confidence intervals in the table, as 0.95.")
+    ] = None,
     max_wall: MaxWall = None,
 ) -> int:
     """Run a scenario at every combination of values and seeds, into one Parquet table.
@@ -51,12 +55,18 @@ def sweep(
     """
     from loomnet.base.units import Time
     from loomnet.labs.scenario import load
+    from loomnet.sweeps.student_t import check_confidence
     from loomnet.sweeps.sweep import sweep as swept
 
+    wanted = _seeds(seeds)
+    if ci is not None:
+        check_confidence("--ci", ci)
+        if wanted == 1 or (isinstance(wanted, list) and len(wanted) < 2):
+            raise UsageError("--ci needs two seeds or more: --seeds 5")
     scenario = load(target)
     made = swept(
         scenario,
-        seeds=_seeds(seeds),
+        seeds=wanted,
         scheduler=scheduler,
         jobs=jobs,
         out=out,
@@ -64,7 +74,7 @@ def sweep(
         max_wall_s=None if max_wall is None else Time.given("--max-wall", max_wall).seconds,
         axes=scenario.axes(setting or []),
     )
-    _print(made)
+    _print(made, ci)
     return made.exit_code
 
 
@@ -75,12 +85,12 @@ def _seeds(text: str) -> int | list[int]:
     return [int(word) for word in words] if "," in text else int(text)
 
 
-def _print(made: Sweep) -> None:
+def _print(made: Sweep, ci: float | None) -> None:
     from loomnet.base.errors import printable
     from loomnet.base.names import how_many
     from loomnet.sweeps.summary import summary
 
-    for line in summary(made):
+    for line in summary(made, ci):
         print(printable(line))
     failed = made.failed
     for point, error in failed[:MOST_FAILED]:

@@ -10,7 +10,6 @@ uplink."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -68,8 +67,13 @@ class Clos:
         return self.hosts + self.switches
 
     @cached_property
+    def links_of_tiers(self) -> tuple[int, int, int]:
+        """Of a plane: host–leaf, leaf–T1 and T1–core."""
+        return self.hosts, self.leaves * self.aggs_per_pod, self.aggs * self.cores_per_agg
+
+    @cached_property
     def links_per_plane(self) -> int:
-        return self.hosts + self.leaves * self.aggs_per_pod + self.aggs * self.cores_per_agg
+        return sum(self.links_of_tiers)
 
     @cached_property
     def links(self) -> int:
@@ -196,20 +200,18 @@ class Clos:
 
     def link_between(self, a: int, b: int) -> int | None:
         """The link of two nodes; None where they are not neighbours."""
-        for node, far in ((a, b), (b, a)):
-            if self.place(node)[0] == "host":
-                plane = self.place(far)[1]
-                candidates = [self.host_link(plane, node)] if plane >= 0 else []
-            elif self.place(node)[0] in ("leaf", "agg"):
-                first = (
-                    self.hosts_per_leaf if self.place(node)[0] == "leaf" else self.leaves_per_pod
-                )
-                candidates = [self.link_at(node, port) for port in range(first, self.ports(node))]
-            else:
-                candidates = []
-            for link in candidates:
-                if {end[0] for end in self.ends(link)} == {a, b}:
-                    return link
+        low, high = min(a, b), max(a, b)  # tiers of a plane are numbered upwards
+        (tier, plane, index), (upper, other, above) = self.place(low), self.place(high)
+        if tier == "host" and upper == "leaf":
+            return self.host_link(other, index) if self.leaf_index(index) == above else None
+        if plane != other:
+            return None
+        if tier == "leaf" and upper == "agg":
+            pod, up = divmod(above, self.aggs_per_pod)
+            return self.leaf_link(plane, index, up) if index // self.leaves_per_pod == pod else None
+        if tier == "agg" and upper == "core":
+            which, up = divmod(above, self.cores_per_agg)
+            return self.agg_link(plane, index, up) if index % self.aggs_per_pod == which else None
         return None
 
     # --- routes of the healthy fabric -------------------------------------------------------------
@@ -230,108 +232,3 @@ class Clos:
     def longest_path(self) -> int:
         """Switches on the longest of the shortest paths."""
         return 5 if self.cores and self.pods > 1 else 3 if self.leaves > 1 else 1
-
-    def touched(self, hosts: Iterable[int]) -> Touched:
-        """What traffic among these hosts can meet: their leaves, with two leaves or more every T1
-        above them, with two pods or more every core."""
-        ordered = sorted(set(hosts))
-        leaves = sorted({self.leaf_index(host) for host in ordered})
-        pods = sorted({leaf // self.leaves_per_pod for leaf in leaves})
-        return Touched(
-            self,
-            ordered,
-            leaves,
-            pods,
-            self.aggs_per_pod if len(leaves) > 1 else 0,
-            self.cores if len(pods) > 1 else 0,
-        )
-
-
-class Touched:
-    """A part of a shape, in the numbers of the whole; the same part in every plane."""
-
-    def __init__(
-        self,
-        shape: Clos,
-        hosts: list[int],
-        leaves: list[int],
-        pods: list[int],
-        ups: int,
-        cores: int,
-    ) -> None:
-        self.shape, self.hosts, self.leaves, self.pods = shape, hosts, leaves, pods
-        self.ups, self.cores = range(ups), range(cores)
-        self.core_ups = range(shape.cores_per_agg if cores else 0)
-        self.aggs = [pod * shape.aggs_per_pod + up for pod in pods for up in self.ups]
-        self._hosts_on: dict[int, list[int]] = {}
-        for host in hosts:
-            self._hosts_on.setdefault(shape.leaf_index(host), []).append(host)
-        self._leaves_in: dict[int, list[int]] = {}
-        for leaf in leaves:
-            self._leaves_in.setdefault(leaf // shape.leaves_per_pod, []).append(leaf)
-        self._set = set(hosts), set(leaves), set(self.aggs)
-
-    @property
-    def switches(self) -> list[int]:
-        """Node numbers, in order."""
-        shape, found = self.shape, []
-        for plane in range(shape.planes):
-            found += [shape.leaf(plane, leaf) for leaf in self.leaves]
-            found += [shape.agg(plane, agg) for agg in self.aggs]
-            found += [shape.core(plane, core) for core in self.cores]
-        return found
-
-    @property
-    def links(self) -> list[int]:
-        """Link numbers, in order."""
-        shape, found = self.shape, []
-        for plane in range(shape.planes):
-            found += [shape.host_link(plane, host) for host in self.hosts]
-            found += [shape.leaf_link(plane, leaf, up) for leaf in self.leaves for up in self.ups]
-            found += [shape.agg_link(plane, agg, up) for agg in self.aggs for up in self.core_ups]
-        return found
-
-    def has(self, link: int) -> bool:
-        shape = self.shape
-        rest = link % shape.links_per_plane
-        if rest < shape.hosts:
-            return rest in self._set[0]
-        rest -= shape.hosts
-        if rest < shape.leaves * shape.aggs_per_pod:
-            return bool(self.ups) and rest // shape.aggs_per_pod in self._set[1]
-        agg = (rest - shape.leaves * shape.aggs_per_pod) // shape.cores_per_agg
-        return bool(self.cores) and agg in self._set[2]
-
-    def neighbours(self, node: int) -> list[tuple[int, int, int]]:
-        """(port, link, node at its far end) of the links that are there, in port order."""
-        shape = self.shape
-        tier, plane, index = shape.place(node)
-        if tier == "host":
-            leaf = shape.leaf_index(index)
-            return [
-                (p, shape.host_link(p, index), shape.leaf(p, leaf)) for p in range(shape.planes)
-            ]
-        if tier == "leaf":
-            pod = index // shape.leaves_per_pod * shape.aggs_per_pod
-            down = [
-                (shape.downlink(host), shape.host_link(plane, host), host)
-                for host in self._hosts_on.get(index, ())
-            ]
-            first = shape.leaf_link(plane, index, 0)
-            agg = shape.agg(plane, pod)
-            return down + [(shape.hosts_per_leaf + up, first + up, agg + up) for up in self.ups]
-        if tier == "agg":
-            pod, which = divmod(index, shape.aggs_per_pod)
-            base = pod * shape.leaves_per_pod
-            low = [
-                (leaf - base, shape.leaf_link(plane, leaf, which), shape.leaf(plane, leaf))
-                for leaf in self._leaves_in.get(pod, ())
-            ]
-            first = shape.agg_link(plane, index, 0)
-            core = shape.core(plane, which * shape.cores_per_agg)
-            return low + [
-                (shape.leaves_per_pod + up, first + up, core + up) for up in self.core_ups
-            ]
-        which, up = divmod(index, shape.cores_per_agg)
-        aggs = [(pod, pod * shape.aggs_per_pod + which) for pod in self.pods]
-        return [(pod, shape.agg_link(plane, agg, up), shape.agg(plane, agg)) for pod, agg in aggs]

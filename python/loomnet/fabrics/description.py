@@ -17,7 +17,7 @@ from loomnet.fabrics.link_settings import (
     longest_rtt,
     tier_settings,
 )
-from loomnet.fabrics.topology import Topology
+from loomnet.fabrics.topology import topology_of
 from loomnet.fabrics.view import ClosView, FabricView
 
 COLUMNS = ("number", "value", "unit")
@@ -40,7 +40,7 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
         return found | _short_queues(fabric) | _programs(fabric)
     regular = cast(ClosView, fabric)
     rates = [spec.rate.count for spec in regular.specs]
-    per_plane = (shape.hosts, shape.leaves * shape.aggs_per_pod, shape.aggs * shape.cores_per_agg)
+    per_plane = shape.links_of_tiers
     nic = shape.planes * rates[0]
     # A transceiver at each end of each link, in units of one NIC's rate.
     optics = shape.planes * sum(
@@ -131,13 +131,10 @@ def _queues(fabric: ClosView) -> dict[str, tuple[float, str]]:
 def _short_queues(fabric: FabricView) -> dict[str, tuple[float, str]]:
     """Links of an irregular fabric whose queues are at the least number of packets."""
     frame = fabric.payload.bytes + HEADER_BYTES
-    rtt = base_rtt(Topology(fabric), frame)
+    rtt = base_rtt(topology_of(fabric), frame)
     short = sum(
-        half.data_limit is None
-        and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * frame
-        for link in fabric.all_links() if fabric.plane_of(link) is not None
-        for half in (link.forward, link.backward)
-    )
+        count for half, count in fabric.half_counts.items()
+        if half.data_limit is None and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * frame)
     return {"one-way links with the least data queue": (
         short, f"their BDP, of less than {MIN_QUEUE_PACKETS} packets, is taken as so many")}
 

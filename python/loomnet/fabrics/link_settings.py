@@ -4,9 +4,9 @@ it leads: the limits and thresholds of its queue, PFC's thresholds and headroom.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from loomnet.base import bounds
 from loomnet.base.errors import FabricError
@@ -88,7 +88,8 @@ class LinkDefaults:
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
     are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom;
     `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP;
-    `trim_bytes`: what a trimmed packet keeps of its frame."""
+    `trim_bytes`: what a trimmed packet keeps of its frame; `trim_dscps`: the code point it gets,
+    and that at the last hop; `each`: those of each transport's model, where a run has several."""
 
     pfc: bool = False
     dcqcn: bool = False
@@ -96,16 +97,24 @@ class LinkDefaults:
     largest_frame: int = MAX_FRAME_BYTES
     mark_bytes: int = 0
     trim_bytes: int = TRIM_BYTES
+    trim_dscps: tuple[int, int] = (0, 0)
+    each: tuple[tuple[str, LinkDefaults], ...] = ()
 
     @classmethod
-    def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
-        """For several transports at once: what one of them needs, all have."""
-        each = list(wanted)
+    def of_all(cls, wanted: Mapping[str, LinkDefaults]) -> LinkDefaults:
+        """For the transports of a run, by model. Marks and trims are each one's own; they share the
+        queues: of limits and PFC what one of them needs all have. A kernel's packets, and those of
+        a transport that is not named, have the marks of the one that marks latest."""
+        if len(wanted) == 1:
+            return next(iter(wanted.values()))
+        each = list(wanted.values())
         return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
                    trims=any(one.trims for one in each),
                    largest_frame=max(one.largest_frame for one in each),
                    mark_bytes=max(one.mark_bytes for one in each),
-                   trim_bytes=max(one.trim_bytes for one in each))
+                   trim_bytes=max(one.trim_bytes for one in each),
+                   trim_dscps=max(one.trim_dscps for one in each),
+                   each=tuple(wanted.items()))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -119,11 +128,11 @@ def wire_time(half: HalfLink, frame_bytes: int) -> int:
 def base_rtt(topology: Topology, frame_bytes: int) -> Time:
     """Longest round trip on an empty network: among one host per leaf, over all planes, and over
     any circuit that a panel may patch."""
+    if topology.fabric.uniform:
+        return longest_rtt(cast(ClosView, topology.fabric), frame_bytes)
     longest = _longest_circuit(topology, frame_bytes)
     for plane in range(topology.planes):
-        host_on: dict[int, int] = {}
-        for host in filter(topology.in_planes, topology.host_numbers):
-            host_on.setdefault(topology.leaf_of(host, plane).node, host)
+        host_on = topology.first_hosts(plane)
         first, source = next(iter(host_on.items()))
         for last, destination in host_on.items():
             if destination == source and len(host_on) > 1:
@@ -216,20 +225,12 @@ def half_settings(
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
                if spec.control_limit is None else spec.control_limit.bytes)
-    marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
-    low, high, share = bdp // 5, bdp * 4 // 5, 1.0
-    if stated:
-        marks = not from_host
-        low, high, share = stated.low.bytes, stated.most.bytes, stated.share
-    elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
-        marks = spec.ecn is not False and not from_host
-        low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
-                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
-        share = DCQCN_PMAX
-    elif defaults.mark_bytes:
-        marks = spec.ecn is not False and not from_host
-        low = high = defaults.mark_bytes
-    trims = spec.trim and ordered and not from_host
+    own = {"last_hop": last_hop, "from_host": from_host}
+    marks = _marks(spec, bdp, frame, defaults, **own)
+    carriers = tuple((model, *_marks(spec, bdp, frame, each, **own).values())
+                     for model, each in defaults.each)
+    if all(each == list(marks.values()) for _, *each in carriers):
+        carriers = ()
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
         options["ecn"] = int(bool(spec.ecn))
@@ -238,7 +239,7 @@ def half_settings(
     if not last_hop:
         lossless = thresholds(spec, back, bdp, frame, defaults, where=where)
     bounds.check_half(where, spec.rate.count, rtt.count, {
-        "data_limit": limit, "control_limit": control, "ecn": high,
+        "data_limit": limit, "control_limit": control, "ecn": marks["ecn_high_bytes"],
         "pfc": sum(lossless.values())})
     return {
         "rate_bps": spec.rate.count,
@@ -246,15 +247,39 @@ def half_settings(
         "data_limit_bytes": limit,
         "control_limit_bytes": control,
         "control_share": CONTROL_SHARE if spec.control_share is None else spec.control_share,
-        "ecn_low_bytes": low if marks else 0,
-        "ecn_high_bytes": high if marks else 0,
-        "ecn_share": share,
-        "trim_bytes": defaults.trim_bytes if trims else 0,
+        **marks,
+        "carriers": carriers,
         "trim_victim": spec.trim_victim,
         "queue": spec.queue,
         "queue_options": tuple(sorted(options.items())),
         "largest_frame_bytes": defaults.largest_frame,
         **lossless,
+    }
+
+
+def _marks(spec: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, last_hop: bool,
+           from_host: bool) -> dict[str, Any]:
+    """How packets are marked and trimmed, in the order of CarrierMarks."""
+    marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
+    low, high, share = bdp // 5, bdp * 4 // 5, 1.0
+    if isinstance(spec.ecn, Ecn):
+        marks = not from_host
+        low, high, share = spec.ecn.low.bytes, spec.ecn.most.bytes, spec.ecn.share
+    elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
+        marks = spec.ecn is not False and not from_host
+        low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
+                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
+        share = DCQCN_PMAX
+    elif defaults.mark_bytes:
+        marks = spec.ecn is not False and not from_host
+        low = high = defaults.mark_bytes
+    trims = spec.trim and spec.queue == queues.PRIORITY and not from_host
+    return {
+        "ecn_low_bytes": low if marks else 0,
+        "ecn_high_bytes": high if marks else 0,
+        "ecn_share": share if marks else 1.0,
+        "trim_bytes": defaults.trim_bytes if trims else 0,
+        "trim_dscp": defaults.trim_dscps[last_hop] if trims else 0,
     }
 
 
@@ -268,10 +293,12 @@ def panel_settings(spec: HalfLink, rtt: Time, frame: int, *, from_host: bool,
 
 
 def tier_settings(
-    fabric: ClosView, rtt: Time, frame: int, defaults: LinkDefaults
+    fabric: ClosView, rtt: Time, frame: int, defaults: LinkDefaults,
+    firsts: Sequence[str] | None = None,
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The numbers that all links of a tier of a regular fabric share: for each tier those of the
-    direction away from the hosts, then of the direction towards them."""
+    direction away from the hosts, then of the direction towards them. `firsts`: of each tier the
+    direction that an error names; None: errors name the tier."""
     return [
         (
             half_settings(spec, spec, rtt, frame, last_hop=False, from_host=tier == 0, where=where,
@@ -280,7 +307,7 @@ def tier_settings(
                           defaults=defaults),
         )
         for tier, spec in enumerate(fabric.specs)
-        for where in [f"{fabric.name}, {_TIERS[tier]} links"]
+        for where in [f"{fabric.name}, {_TIERS[tier]} links" if firsts is None else firsts[tier]]
     ]
 
 

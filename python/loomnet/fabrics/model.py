@@ -6,8 +6,9 @@ import contextlib
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from loomnet.base.arguments import checked_call
@@ -50,6 +51,7 @@ class Fabric:
         self.uniform = False
         # What describe() says beside: how a file was read.
         self.notes: dict[str, tuple[float, str]] = {}
+        self.roles_from_graph = False  # whether a graph's attribute `role` gave hosts theirs
         self.passed: list[str] = []  # what of a file or graph has no effect, and how often
 
     @property
@@ -202,13 +204,20 @@ class Fabric:
         return self
 
     @checked_call
-    def program(self, pattern: str, program: str = FORWARD, /, **options: Any) -> Fabric:
+    def program(self, pattern: str, program: str | Path = FORWARD, /, **options: Any) -> Fabric:
         """Says which switch program the switches run that a name or glob stands for, on both
-        clocks, and with which options. Every other switch runs "forward". Returns itself."""
+        clocks, and with which options. Every other switch runs "forward". `program`: a name, or the
+        path of a C file ("./heavy.c"), from the folder of the file that says it; it is compiled
+        here. Returns itself. Raises FabricError, UsageError."""
         where = f"program {_text('program', pattern)}"
+        program = str(program) if isinstance(program, Path) else program
         if not isinstance(program, str):
             raise FabricError(f"{where}: {quoted(program)} is not the name of a switch program")
         names = self.match_switches(pattern)
+        if program.endswith(".c"):
+            from loomnet.programs.c_file import c_program  # which knows of compilers and users
+
+            program = c_program(where, program).name
         options = _program_options(where, program, options)
         given = tuple(sorted(options.items()))
         for name in names:
@@ -338,6 +347,20 @@ class Fabric:
             )
         return Table(("link", "a", "b", "plane", "rate", "delay"), rows)
 
+    @property
+    def half_counts(self) -> Counter[HalfLink]:
+        """How many directions of switches' links are alike, of each kind."""
+        return Counter(half for link in self._links.values() if self.plane_of(link) is not None
+                       for half in (link.forward, link.backward))
+
+    def ports(self, node: str) -> Table:
+        """One row per port of a node: its number, as switch programs name it, the node and port at
+        the other end, and the link. Ports of switches are numbered in the order of their links,
+        those of hosts by plane."""
+        from loomnet.fabrics.port_table import ports_of
+
+        return ports_of(self, node)
+
     def plane_of(self, link: Link) -> int | None:
         """None: the link is a panel's."""
         if link.a in self.panels or link.b in self.panels:
@@ -367,6 +390,11 @@ class Fabric:
 
         return describe(self)
 
+    def _repr_html_(self) -> str:
+        from loomnet.fabrics.drawing import fabric_html
+
+        return fabric_html(self)
+
     def _repr_svg_(self) -> str:
         from loomnet.fabrics.drawing import fabric_svg
 
@@ -384,22 +412,42 @@ def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[st
     ring and lists of jobs as text. Raises FabricError."""
     import loomnet._core as _core  # only a fabric that names programs loads the engine
 
-    units = _core.switch_programs().get(program, {}).get("units", {})
-    options = {}
+    try:
+        made = _core.switch_program(program)
+    except ValueError as error:
+        raise FabricError(f"{where}: {error}") from None
+    units, options = made["units"], {}
     for name, value in given.items():
+        if name not in made["options"] and "@" in program:  # of a C file
+            raise FabricError(f'{where}: {program} has no option "{name}"'
+                              f"{did_you_mean(name, made['options'])}")
         if units.get(name) == "run":
             raise FabricError(f"{where}: option {name} is set by the run; leave it out")
-        options[name] = _in_units(f"{where}: {name}", units.get(name), value)
+        options[name] = _in_units(f"{where}: {name}", units.get(name), value,
+                                  bare="@" not in program)
     try:
         _core.check_switch_program(program, 1, options)
     except (ValueError, TypeError, OverflowError) as error:
-        raise FabricError(f"{where}: {error}") from None
+        raise FabricError(f"{where}: {_bounds_in_units(str(error), units)}") from None
     return options
 
 
-def _in_units(where: str, unit: str | None, value: Any) -> Any:
-    if unit == "bytes" and isinstance(value, (str, Size)):
+def _bounds_in_units(said: str, units: Mapping[str, str]) -> str:
+    """The engine's refusal of a number, with its bounds as a user writes them."""
+    found = re.search(r"option (\w+): must be (\d+) to (\d+), not (\d+)$", said)
+    kind = {"ps": Time, "bytes": Size}.get(units.get(found[1], "")) if found else None
+    if found is None or kind is None:
+        return said
+    least, most, given = (kind.of(int(number)) for number in found.groups()[1:])
+    return f"{said[:found.start()]}option {found[1]}: must be {least} to {most}, not {given}"
+
+
+def _in_units(where: str, unit: str | None, value: Any, *, bare: bool) -> Any:
+    """`bare`: whether numbers without a unit are taken where there is one."""
+    if unit == "bytes" and (isinstance(value, (str, Size)) or not bare):
         return Size.given(where, value).bytes
+    if unit == "ps" and (isinstance(value, (str, Time)) or not bare):
+        return Time.given(where, value).count
     if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
         if isinstance(value, str) and value.rstrip("s").endswith("step"):
             return value

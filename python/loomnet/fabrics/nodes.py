@@ -10,7 +10,7 @@ from loomnet.base.errors import FabricError
 from loomnet.base.names import in_quotes, quoted
 from loomnet.base.units import Rate, Time
 
-ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
+ROLES: tuple[str, ...] = ("rank", "server", "prober")
 # Ours: above the 72 GPUs of the largest domain that one NVLink switch system joins (NVL72).
 MOST_HOST_RANKS = 256
 # Of NVLink's fourth generation with 18 links (NVIDIA H100), and of a copy of few bytes between two

@@ -25,6 +25,7 @@ def panel_svg(name: str, hosts: Sequence[str], table: Sequence[int], about: str)
             together[hosts[port], hosts[far]] += 1
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_SIZE}" height="{_SIZE + 24}" '
              'font-family="sans-serif" font-size="11" text-anchor="middle">',
+             '<rect width="100%" height="100%" rx="4" fill="white"/>'  # the page may be dark
              f'<text x="{middle}" y="16">{html.escape(name)}: {html.escape(about)}</text>',
              '<g transform="translate(0 20)">']
     for (a, b), count in sorted(together.items()):

@@ -6,12 +6,13 @@ switches and panels are numbered in the order of their links."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
-from loomnet.fabrics.clos_shape import Clos
+from loomnet.fabrics.clos_part import touched, whole
 from loomnet.fabrics.links import Link
 from loomnet.fabrics.view import ClosView, FabricView
 
@@ -66,6 +67,11 @@ class Topology:
         """Hosts that are there, in order."""
         return range(self.host_count)
 
+    @property
+    def switch_numbers(self) -> Sequence[int]:
+        """Switches that are there, in order."""
+        return range(self.host_count, self.host_count + len(self.switches))
+
     def is_host(self, node: int) -> bool:
         return node < self.host_count
 
@@ -79,6 +85,11 @@ class Topology:
     def present(self, link: int) -> bool:
         """False where a fabric is built in part and this link is left out."""
         return True
+
+    @property
+    def partial(self) -> bool:
+        """Whether some of the fabric is left out."""
+        return False
 
     def plane_of_switch(self, node: int) -> int:
         return self.fabric.switches[self.names[node]].plane
@@ -99,10 +110,23 @@ class Topology:
             for port, link in sorted(self.ports[node].items())
         ]
 
+    def alike(self, first: int, last: int) -> int | None:
+        """Where the ways between two leaves are alike, hop by hop, a number that all pairs of
+        leaves have whose ways are the same; None: not known."""
+        return None
+
     def leaf_of(self, host: int, plane: int) -> End:
         """The switch port that a host's NIC port of this plane is linked to; the host is one of
         in_planes()."""
         return self.far(host, plane)
+
+    def first_hosts(self, plane: int) -> dict[int, int]:
+        """The first host of each leaf of a plane, in the order of the hosts; of the whole fabric,
+        also where it is built in part."""
+        found: dict[int, int] = {}
+        for host in filter(self.in_planes, self.host_numbers):
+            found.setdefault(self.leaf_of(host, plane).node, host)
+        return found
 
     def plane_switches(self, plane: int) -> list[int]:
         """Node numbers of the switches of one plane."""
@@ -110,8 +134,6 @@ class Topology:
 
     def chain(self, first: int, last: int) -> list[int]:
         """A shortest chain of switches, the first in port order where several are equal."""
-        if self.fabric.shape is not None:
-            return self._regular_chain(self.fabric.shape, first, last)
         before: dict[int, int] = {first: first}
         todo = deque([first])
         while todo and last not in before:
@@ -125,29 +147,21 @@ class Topology:
             chain.append(before[chain[-1]])
         return chain[::-1]
 
-    def _regular_chain(self, shape: Clos, first: int, last: int) -> list[int]:
-        if first == last:
-            return [first]
-        plane = self.plane_of_switch(first)
-        here, there = (shape.place(leaf)[2] // shape.leaves_per_pod for leaf in (first, last))
-        up, down = (shape.agg(plane, pod * shape.aggs_per_pod) for pod in (here, there))
-        return [first, up, last] if here == there else [first, up, shape.core(plane, 0), down, last]
 
-
-class PartialTopology(Topology):
-    """The part of a regular fabric that traffic among `hosts` can meet, numbered as the whole.
-    Nothing is stored per link: what is asked for is worked out from the shape."""
+class ClosTopology(Topology):
+    """A regular fabric, or the part of it that traffic among `hosts` can meet, numbered as the
+    whole. Nothing is stored per link: what is asked for is worked out from the shape."""
 
     fabric: ClosView
 
-    def __init__(self, fabric: ClosView, hosts: Iterable[int]) -> None:
+    def __init__(self, fabric: ClosView, hosts: Iterable[int] | None = None) -> None:
         assert fabric.shape is not None
+        fabric.check()
         self.fabric, self.shape = fabric, fabric.shape
         self.planes, self.host_count = self.shape.planes, self.shape.hosts
-        self.part = self.shape.touched(hosts)
+        self.part = whole(self.shape) if hosts is None else touched(self.shape, hosts)
         self.panels = []
-        self.switch_numbers, self.link_numbers = self.part.switches, self.part.links
-        self.names = _computed(self.shape.name)
+        self.names = _computed(self.shape.name, self.shape.nodes)
         self.number = _computed(self.shape.node)
         self.link_number = _computed(self._link_of)
         self.links = _computed(fabric.link)
@@ -170,6 +184,10 @@ class PartialTopology(Topology):
     def present(self, link: int) -> bool:
         return self.part.has(link)
 
+    @property
+    def partial(self) -> bool:
+        return len(self.part.hosts) < self.host_count
+
     def in_planes(self, host: int) -> bool:
         return True
 
@@ -179,6 +197,10 @@ class PartialTopology(Topology):
     @property
     def host_numbers(self) -> Sequence[int]:
         return self.part.hosts
+
+    @cached_property
+    def switch_numbers(self) -> Sequence[int]:  # type: ignore[override]
+        return self.part.switches
 
     def plane_of_switch(self, node: int) -> int:
         return self.shape.place(node)[1]
@@ -191,6 +213,52 @@ class PartialTopology(Topology):
     def neighbours(self, node: int) -> list[tuple[int, int, int]]:
         return self.part.neighbours(node)
 
+    def first_hosts(self, plane: int) -> dict[int, int]:
+        shape = self.shape
+        return {shape.leaf(plane, leaf): shape.host_at(leaf, 0) for leaf in range(shape.leaves)}
+
+    def chain(self, first: int, last: int) -> list[int]:
+        if first == last:
+            return [first]
+        shape, plane = self.shape, self.plane_of_switch(first)
+        here, there = (shape.place(leaf)[2] // shape.leaves_per_pod for leaf in (first, last))
+        up, down = (shape.agg(plane, pod * shape.aggs_per_pod) for pod in (here, there))
+        return [first, up, last] if here == there else [first, up, shape.core(plane, 0), down, last]
+
+    def own_at(self, leaf: int) -> list[tuple[int, int]]:
+        """Of the links of a leaf that are not like the others of their tier: the tier, 0 or 1, and
+        by how much the rate away from the hosts differs (bits per second)."""
+        return self._own[0].get(leaf, [])
+
+    @cached_property
+    def _own(self) -> tuple[dict[int, list[tuple[int, int]]], set[tuple[int, int]]]:
+        """By leaf (node), as own_at(); and the pods, with their planes, that have such links
+        further up."""
+        shape, leaves, pods = self.shape, defaultdict(list), set()
+        for number, (ahead, _) in self.fabric.own.items():
+            tier, (low, high) = shape.link_tier(number), shape.ends(number)
+            if tier == 2:
+                pods.add((shape.plane_of(number), shape.place(low[0])[2] // shape.aggs_per_pod))
+            else:
+                leaf = (high if tier == 0 else low)[0]
+                leaves[leaf].append((tier, ahead.rate.count - self.fabric.specs[tier].rate.count))
+        return dict(leaves), pods
+
+    def alike(self, first: int, last: int) -> int | None:
+        leaves, pods = self._own
+        if any(tier for leaf in (first, last) for tier, _ in leaves.get(leaf, ())):
+            return None
+        shape = self.shape
+        ends = [(plane, index // shape.leaves_per_pod) for _, plane, index in
+                map(shape.place, (first, last))]
+        if any(pod in pods for pod in ends):
+            return None
+        return 0 if first == last else 1 if ends[0] == ends[1] else 2
+
+    def far(self, node: int, port: int) -> End:
+        low, high = self.shape.ends(self.shape.link_at(node, port))
+        return End(*(low if high[0] == node else high))
+
     def leaf_of(self, host: int, plane: int) -> End:
         return End(self.shape.leaf(plane, self.shape.leaf_index(host)), self.shape.downlink(host))
 
@@ -198,16 +266,34 @@ class PartialTopology(Topology):
         return [node for node in self.switch_numbers if self.shape.place(node)[1] == plane]
 
 
-def _computed(compute: Callable[[Any], Any]) -> Any:
+def _computed(compute: Callable[[Any], Any], count: int = 0) -> Any:
     """Typed as the list or dict of a whole Topology that it stands for."""
-    return _Computed(compute)
+    return _Computed(compute, count)
 
 
 class _Computed:
     """Reads like a list or a dict whose values are worked out."""
 
-    def __init__(self, compute: Callable[[Any], Any]) -> None:
-        self._compute = compute
+    def __init__(self, compute: Callable[[Any], Any], count: int) -> None:
+        self._compute, self._count = compute, count
 
     def __getitem__(self, key: Any) -> Any:
         return self._compute(key)
+
+    def get(self, key: Any) -> Any:
+        return self._compute(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._compute, range(self._count))
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def topology_of(fabric: FabricView, hosts: Iterable[int] | None = None) -> Topology:
+    """The index of a fabric; of a regular one, where hosts are named, of the part that their
+    traffic can meet."""
+    if fabric.shape is None:
+        assert hosts is None
+        return Topology(fabric)
+    return ClosTopology(cast(ClosView, fabric), hosts)

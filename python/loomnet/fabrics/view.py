@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -38,6 +39,8 @@ class FabricView(Protocol):
     def counts(self) -> tuple[int, int, int]: ...
     @property
     def planes(self) -> int: ...
+    @property
+    def half_counts(self) -> Counter[HalfLink]: ...
     def all_links(self) -> list[Link]: ...
     def links_of(self, node: str) -> list[Link]: ...
     def plane_of(self, link: Link) -> int | None: ...
@@ -47,8 +50,11 @@ class FabricView(Protocol):
 
 
 class ClosView(FabricView, Protocol):
-    """A regular fabric. `specs`: both directions of a link, by tier."""
+    """A regular fabric. `specs`: both directions of a link, by tier; `own`: of links that are not
+    like the others of their tier, by number, what each direction is."""
 
     specs: tuple[HalfLink, ...]
+    local: LocalRanks  # of every host
+    own: dict[int, tuple[HalfLink, HalfLink]]
 
     def link(self, number: int) -> Link: ...

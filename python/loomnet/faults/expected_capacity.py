@@ -7,13 +7,14 @@ while its switches keep their routes."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy
 
 from loomnet.faults.timetable import LinkState
+from loomnet.faults.ways import ways_of
 from loomnet.jobs.edges import Edge
 from loomnet.plans.model import Plan
 
@@ -24,6 +25,7 @@ Numbers = numpy.ndarray
 
 _DIGITS = 9  # that the linear programs are exact to
 _FLOOR = 1 - 1e-11  # of a rate that was found, so that rounding leaves room for it
+_FULL = 1 - 1e-9  # share of a rate at which nothing more fits
 _PRICE = 1e-9  # smaller ones are within the solver's tolerance; those of all edges sum to 1
 _MOST_LEVELS = 8  # a regular fabric has two or three
 _OWN, _OTHER, _LINK, _NODE = range(4)  # what a constraint is of
@@ -160,34 +162,61 @@ class _Traffic:
         self._limits: list[float] = [0.0] * len(self.pairs)  # a row for each edge comes first
         self._marks = [_OWN if mine else _OTHER for _, mine in self.pairs]
         self._link_row: dict[int, int] = {}
-        self._around: dict[int, dict[int, tuple[int, int]]] = {}
-        self._unit = float(max((max(link.forward.rate_bps, link.backward.rate_bps)
-                                for link in plan.links), default=1))
+        self._left_by: dict[int, set[int]] = defaultdict(set)  # node: rows of links
+        self._reached_by: dict[int, set[int]] = defaultdict(set)
+        # Sets of edges with the most that those of one number can have together: the number of
+        # each edge, -1: none, and the rate of each number.
+        self._cuts: list[tuple[Numbers, Numbers]] = []
+        self._ways = ways_of(plan, {half // 2 for half in states}, dead, self._left)
+        self._unit = float(plan.links.column("rate_bps").max(initial=1))
         self._spread()
 
     # --- the program ------------------------------------------------------------------------------
     def _spread(self) -> None:
-        plan = self._plan
+        plan, topology = self._plan, self._plan.topology
         ends = numpy.array([edge for edge, _ in self.pairs])
         within = ends[:, 0] == ends[:, 1]
         local = [self._capacity(-1 - host, plan.hosts[host].local_rate_bps)
                  for host in ends[within, 0].tolist()]
         self._add([numpy.flatnonzero(within), numpy.array(local, dtype=int)], [-1.0, 1.0])
         hosts, place = numpy.unique(ends, return_inverse=True)
-        joined = numpy.array([plan.topology.in_planes(host) for host in hosts.tolist()])
+        joined = numpy.array([topology.in_planes(host) for host in hosts.tolist()])
         source, destination = place.reshape(ends.shape).T
         across = ~within & joined[source] & joined[destination]
+        rates = numpy.zeros((2, len(hosts)))  # of all planes, out of a host and into it
+        leaves = numpy.full((plan.planes, len(hosts)), -1)
         for plane in range(plan.planes):
             # Of each host: the rows of its two directions in this plane, and its leaf.
-            up, down, leaf = numpy.full((3, len(hosts)), -1)
+            up, down = numpy.full((2, len(hosts)), -1)
+            leaf = leaves[plane]
             for at in numpy.flatnonzero(joined).tolist():
-                link, leaf[at] = self._neighbours(int(hosts[at]))[plane]
-                half = self._leaving(int(hosts[at]), link)
+                host = int(hosts[at])
+                link, leaf[at] = topology.ports[host][plane], topology.leaf_of(host, plane).node
+                # The direction that leaves the host; the other one is numbered next to it.
+                half = 2 * link + (topology.ends[link][0].node != host)
                 up[at], down[at] = self._half(half), self._half(half ^ 1)
+                rates[:, at] += [self._limits[row] if row >= 0 else 0.0
+                                 for row in (up[at], down[at])]
             number = numpy.flatnonzero(across & (up[source] >= 0) & (down[destination] >= 0))
             first, last = leaf[source[number]], leaf[destination[number]]
             self._add([number, up[source[number]], down[destination[number]],
                        self._between(first, last)], [-1.0, 1.0, 1.0, 1.0])
+        self._cuts = [(numpy.where(across, end, -1), rate)
+                      for end, rate in zip((source, destination), rates, strict=True)]
+        self._cuts += self._leaf_cuts(leaves, source, destination, across)
+
+    def _leaf_cuts(self, leaves: Numbers, source: Numbers, destination: Numbers, across: Numbers
+                   ) -> list[tuple[Numbers, Numbers]]:
+        """As _cuts, of what leaves the leaves of a host, which are those of all hosts beside it,
+        and of what comes to them."""
+        beyond = across & (leaves[:, source] != leaves[:, destination]).all(axis=0)
+        of_leaves, group = numpy.unique(leaves, axis=1, return_inverse=True)
+        found = []
+        for end, rows in ((source, self._left_by), (destination, self._reached_by)):
+            rate = [sum(self._limits[row] for leaf in each for row in rows.get(leaf, ()))
+                    for each in of_leaves.T.tolist()]
+            found.append((numpy.where(beyond, group.reshape(-1)[end], -1), numpy.array(rate)))
+        return found
 
     def _between(self, first: Numbers, last: Numbers) -> Numbers:
         """The row of what comes to each leaf `first` for the leaf `last`; -1 where it is there."""
@@ -209,27 +238,17 @@ class _Traffic:
             row_of[first] = self._row(0.0, _NODE)
         while todo:
             node = todo.pop()
-            for port in self._plan.routes.ports_towards(node, last):
-                link, far = self._neighbours(node)[port]
-                half = self._half(self._leaving(node, link))
+            for leaving, times, far in self._ways.onward(node, last):
+                half = self._half(leaving, times)
                 if half < 0:
                     continue
+                self._left_by[node].add(half)
+                self._reached_by[far].add(half)
                 if far != last and far not in row_of:
                     row_of[far] = self._row(0.0, _NODE)
                     todo.append(far)
                 hops.append((row_of[node], half, row_of[far] if far != last else -1))
         return row_of[first]
-
-    def _neighbours(self, node: int) -> dict[int, tuple[int, int]]:
-        if node not in self._around:
-            self._around[node] = {port: (link, far) for port, link, far
-                                  in self._plan.topology.neighbours(node)}
-        return self._around[node]
-
-    def _leaving(self, node: int, link: int) -> int:
-        """The direction of a link that leaves this end of it; the other one is numbered next to
-        it."""
-        return 2 * link + (self._plan.topology.ends[link][0].node != node)
 
     def _alive(self, half: int) -> bool:
         state = self._states.get(half)
@@ -240,13 +259,17 @@ class _Traffic:
         spec = self._plan.half(half)
         return not self._dead & {spec.source, spec.target}
 
-    def _half(self, half: int) -> int:
-        """The row of what one direction of a link carries; -1 where it is down."""
+    def _half(self, half: int, times: int = 1) -> int:
+        """The row of what so many directions of links like this one carry together; -1 where they
+        are down."""
         if half in self._link_row:
             return self._link_row[half]
         if not self._alive(half):
             return -1
-        return self._capacity(half, left_of(self._plan, half, self._states, self._dead))
+        return self._capacity(half, times * self._left(half))
+
+    def _left(self, half: int) -> float:
+        return left_of(self._plan, half, self._states, self._dead)
 
     def _capacity(self, link: int, rate_bps: float) -> int:
         if link not in self._link_row:
@@ -314,14 +337,23 @@ class _Traffic:
         grows = numpy.ones(edges, dtype=bool)
         while grows.any() and (until_own or len(set(found.tolist())) <= _MOST_LEVELS):
             best = self._maximize(grows, numpy.where(grows, 0.0, found * _FLOOR))
-            held = grows & (best.prices[:edges] > _PRICE)
+            # A program has prices of one bottleneck where several are full at once.
             found[grows] = best.value
+            held = grows & ((best.prices[:edges] > _PRICE) | self._in_full_cuts(found))
             if not held.any():
                 break
             grows &= ~held
             if until_own and (held & self._is_own).any():
                 break
         return (found * self._unit).tolist()
+
+    def _in_full_cuts(self, rates: Numbers) -> Numbers:
+        full = numpy.zeros(len(rates), dtype=bool)
+        for number, most in self._cuts:
+            inside = number >= 0
+            load = numpy.bincount(number[inside], (rates * self._times)[inside], len(most))
+            full[inside] |= (load >= most * _FULL)[number[inside]]
+        return full
 
     def carried(self, healthy: Sequence[float]) -> float:
         """What fits of the rates `healthy` of the job's own edges, as a share of their sum. Other

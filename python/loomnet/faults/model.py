@@ -36,7 +36,8 @@ class StepMark:
 
 @dataclass(frozen=True, order=True)
 class IterationCount:
-    """`number` medians of the undisturbed iteration, fixed when the fault starts."""
+    """`number` medians of the undisturbed iteration, from the end of one to the end of the next,
+    fixed when the fault starts."""
 
     number: int
 
@@ -52,7 +53,8 @@ def step(number: int) -> StepMark:
 
 @checked_call
 def iterations(number: int) -> IterationCount:
-    """`duration=ln.iterations(30)`: 30 medians of the undisturbed iteration."""
+    """`duration=ln.iterations(30)`: 30 medians of the undisturbed iteration, with what a
+    collective's ranks compute between two rounds."""
     return IterationCount(_whole("iterations", number))
 
 
@@ -179,6 +181,21 @@ class Fault(Spec):
             lasts += f", then boots for {self.reboot}"
         head = f"{self.phase}: " if self.phase else ""
         return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
+
+    @property
+    def happened(self) -> str:
+        """The fault as a clause for a sentence: `h0--p0.leaf0 went down`."""
+        share = f"{100 * (self.probability or 0):g} %"
+        return self.target + {
+            "down": " went down",
+            "kill": " was switched off",
+            "loss": f" lost {share} of its packets",
+            "duplicate": f" duplicated {share} of its packets",
+            "reorder": f" reordered {share} of its packets",
+            "delay": f" took {self.extra} longer",
+            "degrade": (f" slowed to {100 * self.to:g} % of its rate" if isinstance(self.to, float)
+                        else f" slowed to {self.to}"),
+        }[self.kind]
 
 
 def panel_of_controller(target: str, panels: Iterable[str]) -> str | None:

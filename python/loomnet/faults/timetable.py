@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Time
@@ -91,6 +91,18 @@ class CircuitChange:
     circuits: tuple[Circuit, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class SendersChange:
+    """Senders of these rows of a controller's last look may send by these limits. `controller`: its
+    number among those of the run; `place`: where the change was made, for an error."""
+
+    rows: Any
+    cwnd: Any
+    pacing: Any
+    place: str
+    controller: int = -1
+
+
 @dataclass(frozen=True)
 class ControllerChange:
     """The controller of this panel's circuits dies, or a new one starts."""
@@ -108,7 +120,7 @@ class PhaseChange:
 # Packets that a reordered one falls behind at most, where its fault gives no time.
 REORDER_PACKETS = 8
 Change = (LinkChange | SwitchChange | RouteChange | CircuitChange | ControllerChange
-          | PhaseChange)
+          | SendersChange | PhaseChange)
 # Dead links and dead switches, which routes avoid.
 _Routed = tuple[frozenset[int], frozenset[int]]
 # When, the order among those of one moment, what begins or ends, the fault; or what is rerouted.
@@ -118,13 +130,14 @@ _Due = tuple[int, int, str, int, _Routed | None]
 @dataclass
 class Window:
     """One phase as it happened; `end_ps` is None while it lasts. `states` are the half-links not
-    healthy, and `dead` the dead switches, when it began."""
+    healthy, and `dead` the dead switches, when it began; `what`: the fault that began it."""
 
     phase: str
     start_ps: int
     end_ps: int | None
     states: dict[int, LinkState] = field(default_factory=dict)
     dead: frozenset[int] = frozenset()
+    what: str = ""
 
 
 class Timetable:
@@ -164,7 +177,8 @@ class Timetable:
         self._started: set[int] = set()
         self._ended: set[int] = set()
         self._booting: set[int] = set()  # killed switches that have power again
-        self._undisturbed: list[int] = []
+        self._undisturbed: list[int] = []  # from the end of one to the end of the next
+        self._last_end: int | None = None
         self._last_change = 0
         self._shown: dict[int, LinkState] = {}
         self._dead: frozenset[int] = frozenset()
@@ -185,7 +199,10 @@ class Timetable:
     def on_iteration(self, number: int, start_ps: int, end_ps: int) -> list[Change]:
         """Rank 0 has finished iteration `number`. Returns what changes at `end_ps`."""
         if not self._active and start_ps >= self._last_change:
-            self._undisturbed.append(end_ps - start_ps)
+            # With what ranks of a collective compute between two rounds.
+            since = start_ps if self._last_end is None else max(self._last_end, self._last_change)
+            self._undisturbed.append(end_ps - since)
+        self._last_end = end_ps
         if number >= self._awaited:
             for i in sorted(self._waiting):
                 awaited, after = self._waiting[i]
@@ -226,6 +243,11 @@ class Timetable:
             and not self._waiting
             and len(self._ended | endless) == len(self._faults)
         )
+
+    @property
+    def never_came(self) -> list[Fault]:
+        """Faults that have not begun: after a run those that its end came before."""
+        return [fault for i, fault in enumerate(self._faults) if i not in self._started]
 
     @property
     def active(self) -> list[Fault]:
@@ -269,7 +291,7 @@ class Timetable:
                 changes += self._close(phase, at)
         for index in begun:
             if phase := self._faults[index].phase:
-                changes += self._open(phase, at)
+                changes += self._open(phase, at, self._faults[index].happened)
         return changes
 
     def _duration(self, index: int) -> int | None:
@@ -321,10 +343,10 @@ class Timetable:
                                              "reroute", 0, routed))
         return changes
 
-    def _open(self, phase: str, at: int) -> list[Change]:
+    def _open(self, phase: str, at: int, what: str) -> list[Change]:
         if any(w.phase == phase and w.end_ps is None for w in self.windows):
             return []
-        self.windows.append(Window(phase, at, None, dict(self._shown), self._dead))
+        self.windows.append(Window(phase, at, None, dict(self._shown), self._dead, what))
         return [PhaseChange(phase, "begin")]
 
     def _close(self, phase: str, at: int) -> list[Change]:

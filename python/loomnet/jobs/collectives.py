@@ -12,7 +12,7 @@ from loomnet.base.spec import given
 from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Size, Time
 from loomnet.jobs.edges import Pair, chain
-from loomnet.jobs.model import Count, Job, check_meshed
+from loomnet.jobs.model import Count, Job, MeasuredAs, check_meshed
 from loomnet.jobs.of_systems import RING
 from loomnet.jobs.options import RingOptions, RoundOptions, TransportName
 
@@ -22,8 +22,11 @@ MOST_INCARNATIONS = 16  # of a ring's communicator, in 4 bits of its number
 
 
 class Collective(Job):
-    """Common to jobs of `repeat` equal rounds, each round one iteration."""
+    """Common to jobs of `repeat` equal rounds, each round one iteration. `compute`: emulated time
+    that ranks compute between two rounds; iterations and their figures are of the rounds alone, as
+    nccl-tests time them, and `ln.iterations(…)` of a fault counts it in."""
 
+    measured_as: ClassVar[MeasuredAs] = "collective"
     positional: ClassVar[tuple[str, ...]] = ("size", "repeat", "transport")
     size: Size = given(converter=Size, kw_only=False)
     repeat: Count = Field(default=1, kw_only=False)
@@ -41,6 +44,12 @@ class Collective(Job):
         if isinstance(self, COLLECTIVES):
             check_meshed(type(self).__name__, len(placed))
         return placed
+
+    @staticmethod
+    def bus_factor(ranks: int) -> float:
+        """Bus bandwidth over algorithm bandwidth (nccl-tests, "Performance reported by NCCL
+        tests")."""
+        return 1.0
 
     def describe(self) -> str:
         return f"{self.repeat} x {type(self).__name__} of {self.size} {self._carried_by}"
@@ -93,6 +102,10 @@ class AllReduce(RingCollective):
     kind: ClassVar[str] = "all_reduce"
     reduces: ClassVar[bool] = True
 
+    @staticmethod
+    def bus_factor(ranks: int) -> float:
+        return 2 * (ranks - 1) / ranks
+
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
@@ -110,6 +123,10 @@ class AllToAll(Collective):
 
     kind: ClassVar[str] = "all_to_all"
 
+    @staticmethod
+    def bus_factor(ranks: int) -> float:
+        return (ranks - 1) / ranks
+
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RoundOptions]) -> None: ...
@@ -124,6 +141,10 @@ class AllGather(RingCollective):
 
     kind: ClassVar[str] = "all_gather"
 
+    @staticmethod
+    def bus_factor(ranks: int) -> float:
+        return (ranks - 1) / ranks
+
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
@@ -134,13 +155,18 @@ class ReduceScatter(RingCollective):
 
     kind: ClassVar[str] = "reduce_scatter"
 
+    @staticmethod
+    def bus_factor(ranks: int) -> float:
+        return (ranks - 1) / ranks
+
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
                  **rest: Unpack[RingOptions]) -> None: ...
 
 
 class Broadcast(Collective):
-    """Rank 0 sends `size` bytes to all others, down a chain or, if small, a tree."""
+    """Rank 0 sends `size` bytes to all others, down a chain or, if small, a tree. A round ends when
+    all have them: rank 0, which receives nothing, may have sent what follows by then."""
 
     kind: ClassVar[str] = "broadcast"
 

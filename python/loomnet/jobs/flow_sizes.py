@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
-from loomnet.base.reading import read_text
+from loomnet.base.reading import is_file, read_text
 from loomnet.base.units import Size
 
 _PACKET = 1460
@@ -83,23 +83,22 @@ class FlowSizes:
 def of_list(sizes: Sequence[Size]) -> FlowSizes:
     """The sizes given, with equal weight."""
     ordered = sorted(size.bytes for size in sizes)
-    points: list[tuple[int, float]] = []
-    for i, size in enumerate(ordered, 1):
-        # Two points a size, so that nothing lies between it and the next.
-        points += [(size, (i - 1) / len(ordered)), (size, i / len(ordered))]
-    return FlowSizes("list", tuple(points))
+    shares = [(size, i / len(ordered)) for i, size in enumerate(ordered, 1)]
+    return FlowSizes("list", _steps(shares))
 
 
 def named(text: str) -> FlowSizes | None:
-    """A published distribution, or the one in a .csv or .txt file; None if the text is neither."""
+    """A published distribution, or the one in a file; None if the text is neither."""
     if text in _PUBLISHED:
         table = _PUBLISHED[text]
         return FlowSizes(text, tuple((packets * _PACKET, share) for packets, share in table))
     if text.endswith((".csv", ".txt")):
         return from_csv(Path(text))
     if not text[:1].isdigit():
+        if is_file(text):
+            return from_csv(Path(text))
         raise UsageError(
-            f'"{text}" is no size, .csv or .txt file, or known distribution'
+            f'"{text}" is no size, no file, and no known distribution'
             f"{did_you_mean(text, _PUBLISHED)}"
         )
     return None
@@ -108,23 +107,28 @@ def named(text: str) -> FlowSizes | None:
 def from_csv(path: Path) -> FlowSizes:
     """Rows of `bytes,share` or `bytes share`, the last share 1; or with shares in percent, the last
     100, as HPCC's traffic generator has them. A first row of size 0 and share 0 begins the line to
-    the first size. A first row without numbers is a heading. Raises UsageError naming the row at
-    fault."""
+    the first size. A first row without numbers is a heading. A first row of one number is the mean,
+    as Homa's simulator has it, which draws the sizes of the rows and none between them. Raises
+    UsageError naming the row at fault."""
     try:
         rows = list(csv.reader(read_text(path).removeprefix("\ufeff").splitlines()))
     except csv.Error as error:
         raise UsageError(f"{path}: {error}") from None
     points: list[tuple[int, float]] = []
+    percent, mean = False, None
     for number, row in enumerate(rows, 1):
         words = row[0].split() if len(row) == 1 else [word.strip() for word in row]
         while words and not words[-1]:  # a spreadsheet's empty cells
             words.pop()
         if not words or words[0].lstrip().startswith("#"):
             continue
+        if len(words) == 1 and not points and mean is None and (mean := _mean(words[0])):
+            continue
         try:
             if len(words) != 2:
                 raise ValueError
-            size, share = round(float(words[0])), float(words[1])
+            percent |= words[1].endswith("%")
+            size, share = round(float(words[0])), float(words[1].removesuffix("%"))
         except (ValueError, OverflowError):
             if number == 1 and not any(character.isdigit() for character in "".join(row)):
                 continue
@@ -135,15 +139,50 @@ def from_csv(path: Path) -> FlowSizes:
     if not points:
         raise UsageError(f"{path}: no row; a row is bytes,share: 1460,0.5")
     last = points[-1][1]
-    whole = 100.0 if last > 1 + _ROUNDED else 1.0
+    whole = 100.0 if percent or last > 1 + _ROUNDED else 1.0
     if abs(last / whole - 1) > _ROUNDED:
         raise UsageError(f"{path}: the last row's share is {last}; it must be 1, or 100 in percent")
     # Of shares that add up, the last one is often not quite the whole.
     shares = [*(min(share / whole, 1.0) for _, share in points[:-1]), 1.0]
-    return FlowSizes(str(path), tuple(zip((size for size, _ in points), shares, strict=True)))
+    found = FlowSizes(str(path), tuple(zip((size for size, _ in points), shares, strict=True)))
+    return found if mean is None else _of_homa(path, found, mean)
+
+
+def _of_homa(path: Path, table: FlowSizes, mean: float) -> FlowSizes:
+    """The sizes of the rows and none between them, whose mean is stated. Raises UsageError."""
+    if path.name.startswith(_IN_PACKETS):
+        raise UsageError(f"{path}: its sizes are packets, as of all files of Homa's simulator of "
+                         'this name; give "websearch", or a table in bytes under another name')
+    found = FlowSizes(table.name, _steps(table.points))
+    if abs(found.mean / mean - 1) > _STATED:
+        raise UsageError(f"{path}: its first row is one number, {mean:g}, and so the mean of the "
+                         f"sizes, as in Homa's simulator; but that is {found.mean:.6g}; a row is "
+                         "two numbers, bytes,share: 1460,0.5")
+    return found
+
+
+def _mean(word: str) -> float | None:
+    """The number of a row that has one; None for any other word."""
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if 0 < value <= MOST_BYTES else None
+
+
+def _steps(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Two points a size, so that nothing lies between it and the next."""
+    found: list[tuple[int, float]] = []
+    below = 0.0
+    for size, share in points:
+        found += [(size, below), (size, share)]
+        below = share
+    return tuple(found)
 
 
 _ROUNDED = 1e-6
+_STATED = 0.01  # by which the mean that Homa's files state may be off: of all of them 0.002
+_IN_PACKETS = "DCTCP"
 
 
 def _check_point(

@@ -21,21 +21,24 @@ from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
 from loomnet.jobs.collectives import Collective
 from loomnet.jobs.edges import Pair, checked_pairs
-from loomnet.jobs.model import MOST_COUNT, Count, Job, Seed
+from loomnet.jobs.model import MOST_COUNT, Count, Job, MeasuredAs, Seed
 from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
 
 if TYPE_CHECKING:
-    from loomnet.jobs.graphs import ConnectionMatrix
+    from loomnet.jobs.graphs import ConnectionMatrix, Ns3Flows
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
 MOST_SIZES = 100_000  # of one list
 MOST_STEPS, MOST_RING = 1 << 16, 8192  # of a flow; flows that are ranks of one ring
 MOST_FLOWS = MOST_ROUNDS = 1_000_000  # each is an entry of some hundred bytes, and a row
+MOST_LOAD = 10  # of the sending NICs' rate
 
 
 class _Pairwise(Spec):
     """Common to jobs of flows between pairs: sockets can carry them, and none waits for another."""
+
+    measured_as: ClassVar[MeasuredAs] = "flows"
 
     @property
     def over_sockets(self) -> bool:
@@ -91,8 +94,19 @@ class Incast(_Pairwise, Collective):
         return [(rank, self.receiver) for rank in range(len(placed)) if rank != self.receiver]
 
 
-def _sizes(value: Size | str | flowsizes.FlowSizes | Iterable[Size | str]
+def _share(value: Any) -> Any:
+    """Raises UsageError for a load in percent."""
+    percent = isinstance(value, str) and value.strip().endswith("%")
+    if percent or (isinstance(value, (int, float)) and value > MOST_LOAD):
+        raise UsageError(f"{quoted(value)} must be a share of the NICs' rate, up to {MOST_LOAD}: "
+                         "0.5 is 50 %")
+    return value
+
+
+def _sizes(value: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str]
            ) -> tuple[Size, ...] | flowsizes.FlowSizes:
+    if isinstance(value, Path):
+        return flowsizes.from_csv(value)
     if isinstance(value, str):
         found = flowsizes.named(value)
         return (Size(value),) if found is None else found
@@ -142,15 +156,21 @@ def _claims(values: Iterable[RingClaim]) -> tuple[RingClaim, ...]:
 
 
 class Flows(_Pairwise, Job):
-    """`count` independent flows between random pairs of ranks, or the given `pairs` in turn.
+    """`count` independent flows between random pairs of ranks, or the given `pairs` in turn;
+    without a count as many as there are `pairs` or `starts`, else one.
 
-    `sizes`: one size or several of equal weight, a published distribution ("websearch",
-    "datamining"), or a CSV file of bytes,share. Flows arrive as a Poisson process, `gap` apart on
-    average or at the `load` that offers this share of the sending NICs' rate; or each at its own
-    time in `starts`; all at once without any of these. `steps`: each flow is sent in so many equal
-    steps, and its packets say the step, as if flow k were rank k of a ring of `count` ranks; no
-    flow waits for another. `result.ring_steps` tells when senders knew that a step had arrived.
-    `claims`: what the packets of each flow in turn say instead, for switches under attack.
+    `sizes`: one size, or several of which each flow draws one, all with equal weight: the sizes of
+    a list do not go to the `pairs` in turn (a list of flows with their sizes is a file for
+    ln.Flows.from_ns3). Or a published distribution ("websearch",
+    "datamining"), or a file of a cumulative table, by its name or as a Path: rows of bytes,share or
+    bytes and percent, or as Homa's simulator has them. Flows arrive as a Poisson process, `gap`
+    apart on average or at the `load` that offers this share of the sending NICs' rate; or each at
+    its own time in `starts`; all at once without any of these. `lifetimes`: how long each flow
+    lasts: from then on it sends nothing new, and ends with what is under way, unless its size has
+    ended it before; flows that come and go. `steps`: each flow is sent in so
+    many equal steps, and its packets say the step, as if flow k were rank k of a ring of `count`
+    ranks; no flow waits for another. `result.ring_steps` tells when senders knew that a step had
+    arrived. `claims`: what the packets of each flow in turn say instead, for switches under attack.
     """
 
     kind: ClassVar[str] = "flows"
@@ -158,11 +178,15 @@ class Flows(_Pairwise, Job):
     sizes: Annotated[Any, BeforeValidator(_sizes)] = given(converter=_sizes, kw_only=False)
     count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
     gap: Time | None = given(default=None, converter=time_or_none)
-    load: Annotated[float, Field(gt=0, le=10)] | None = None
+    load: Annotated[
+        Annotated[float, Field(gt=0, le=MOST_LOAD)] | None, BeforeValidator(_share)] = None
     pairs: Annotated[
         tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)
     ] = given(default=(), converter=_pairs)
     starts: Annotated[
+        tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
+    ] = given(default=(), converter=_times)
+    lifetimes: Annotated[
         tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
     ] = given(default=(), converter=_times)
     steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
@@ -170,6 +194,13 @@ class Flows(_Pairwise, Job):
         tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False),
         BeforeValidator(_claims),
     ] = given(default=(), converter=_claims)
+
+    @model_validator(mode="after")
+    def _counted(self) -> Flows:
+        if "count" not in self.model_fields_set and (
+                given := self.pairs or self.starts or self.lifetimes):
+            object.__setattr__(self, "count", len(given))
+        return self
 
     @model_validator(mode="after")
     def _of_a_ring(self) -> Flows:
@@ -183,11 +214,11 @@ class Flows(_Pairwise, Job):
 
     @constructor
     def __init__(
-        self, sizes: Size | str | flowsizes.FlowSizes | Iterable[Size | str], *, count: int = 1,
-        gap: Time | str | None = None, load: float | None = None,
+        self, sizes: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str], *,
+        count: int = 1, gap: Time | str | None = None, load: float | None = None,
         pairs: Iterable[tuple[int, int]] = (), starts: Iterable[Time | str] = (),
-        steps: int | None = None, claims: Iterable[RingClaim] = (),
-        **rest: Unpack[JobOptions],
+        lifetimes: Iterable[Time | str] = (), steps: int | None = None,
+        claims: Iterable[RingClaim] = (), **rest: Unpack[JobOptions],
     ) -> None: ...
 
     @staticmethod
@@ -197,6 +228,14 @@ class Flows(_Pairwise, Job):
         from loomnet.jobs.graphs import ConnectionMatrix
 
         return ConnectionMatrix(path=path, **values)
+
+    @staticmethod
+    @checked_call
+    def from_ns3(path: str | Path, **values: Any) -> Ns3Flows:
+        """The flows of a `flow.txt` of HPCC's simulator for ns-3; values as for a job."""
+        from loomnet.jobs.graphs import Ns3Flows
+
+        return Ns3Flows(path=path, **values)
 
     @property
     def first_ps(self) -> int:
@@ -224,6 +263,14 @@ class Flows(_Pairwise, Job):
             raise UsageError("starts and gap or load both set the arrivals; give one")
         if self.starts and len(self.starts) != self.count:
             raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
+        if self.lifetimes and len(self.lifetimes) != self.count:
+            raise UsageError(f"lifetimes has {len(self.lifetimes)} times for {self.count} flows "
+                             "(count)")
+        if any(each.count <= 0 for each in self.lifetimes):
+            raise UsageError("lifetimes: a flow lasts for longer than 0 s")
+        if self.lifetimes and self.steps is not None:
+            raise UsageError("lifetimes and steps: a flow in steps ends with its last step; give "
+                             "one")
         if self.steps is not None and (least := self.distribution.at(0)) < self.steps:
             raise UsageError(f"steps: {self.steps} steps of a flow of {Size.of(least)} would be "
                              "shorter than a byte; give fewer steps or larger flows")

@@ -18,7 +18,7 @@ from loomnet.base.spec import given
 from loomnet.base.transport_names import TRANSPORT
 from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.edges import Pair, checked_pairs
-from loomnet.jobs.model import Job, check_places, check_ranks
+from loomnet.jobs.model import Job, MeasuredAs, check_places, check_ranks
 from loomnet.jobs.options import NamedOptions, TransportName
 from loomnet.jobs.task_graph import MOST_TASKS, TaskGraph
 
@@ -87,24 +87,12 @@ class GraphJob(Job, abc.ABC):
         return f"{self.path.name} over {self.transport}"
 
 
-class ConnectionMatrix(GraphJob):
-    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`,
-    by default as htsim reads them: picoseconds, and microseconds in a matrix with uet-htsim's
-    `msg`; matrices made for other loaders count microseconds. Read when made; raises UsageError
+class FlowsOfAFile(GraphJob, abc.ABC):
+    """Common to flows that a file lists: rank i is its node i. Read when made; raises UsageError
     naming the line at fault."""
 
-    kind: ClassVar[str] = "connection_matrix"
+    measured_as: ClassVar[MeasuredAs] = "flows"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
-    start_unit: Time | None = given(default=None, converter=_time_or_none)
-
-    @constructor
-    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
-                 start_unit: Time | str | None = None, **rest: Unpack[NamedOptions]) -> None: ...
-
-    def graph(self) -> TaskGraph:
-        from loomnet.jobs.htsim_matrix import read_matrix
-
-        return read_matrix(self.path, self.start_unit).graph()
 
     @property
     def sends_immediates(self) -> bool:
@@ -123,9 +111,45 @@ class ConnectionMatrix(GraphJob):
             "trigger")
 
     @model_validator(mode="after")
-    def _read(self) -> ConnectionMatrix:
+    def _read(self) -> FlowsOfAFile:
         self._graph  # noqa: B018 (refused here rather than when it runs)
         return self
+
+
+class Ns3Flows(FlowsOfAFile):
+    """The flows of a `flow.txt` of HPCC's simulator for ns-3, each at its own start, which its
+    generator counts from 2 s on. Nodes are hosts by number, from 0 to the largest that the file
+    names. Priority groups have no effect; where a file has several, the run's notes say so."""
+
+    kind: ClassVar[str] = "ns3_flows"
+
+    @constructor
+    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT,
+                 **rest: Unpack[NamedOptions]) -> None: ...
+
+    def graph(self) -> TaskGraph:
+        from loomnet.jobs.ns3_flows import read_flows
+
+        return read_flows(self.path)
+
+
+class ConnectionMatrix(FlowsOfAFile):
+    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`,
+    by default as htsim reads them: picoseconds, and microseconds in a matrix with uet-htsim's
+    `msg`; matrices made for other loaders count microseconds. Read when made; raises UsageError
+    naming the line at fault."""
+
+    kind: ClassVar[str] = "connection_matrix"
+    start_unit: Time | None = given(default=None, converter=_time_or_none)
+
+    @constructor
+    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
+                 start_unit: Time | str | None = None, **rest: Unpack[NamedOptions]) -> None: ...
+
+    def graph(self) -> TaskGraph:
+        from loomnet.jobs.htsim_matrix import read_matrix
+
+        return read_matrix(self.path, self.start_unit).graph()
 
 
 class Trace(GraphJob):
@@ -168,6 +192,9 @@ class Trace(GraphJob):
         memory = 0 if self.memory_bandwidth is None else self.memory_bandwidth.bits_per_second / 8
         return read_graph(self.path, self.groups, Reading(
             (self.peak_tflops or 0) * 1e12, memory, self.dims or ()))
+
+    def measured(self) -> MeasuredAs:
+        return "training" if self.chakra else "flows"
 
     @property
     def first_ps(self) -> int:

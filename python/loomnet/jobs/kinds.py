@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from loomnet.jobs.graphs import ConnectionMatrix, Trace
+    from loomnet.jobs.graphs import FlowsOfAFile, Trace
     from loomnet.jobs.model_job import ModelJob
     from loomnet.jobs.moe_job import MoeJob
 
@@ -26,8 +26,8 @@ def is_trace(job: object) -> TypeIs[Trace]:
     return _made_by(job, "graphs", "Trace")
 
 
-def is_connection_matrix(job: object) -> TypeIs[ConnectionMatrix]:
-    return _made_by(job, "graphs", "ConnectionMatrix")
+def is_flows_of_a_file(job: object) -> TypeIs[FlowsOfAFile]:
+    return _made_by(job, "graphs", "FlowsOfAFile")
 
 
 def _made_by(job: object, module: str, name: str) -> bool:

@@ -32,7 +32,7 @@ from loomnet.base.units import Time, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, Pair, ring
-from loomnet.jobs.of_systems import RING, allreduce_name, job_options
+from loomnet.jobs.of_systems import RING, allreduce_name, job_options, transport_name
 from loomnet.jobs.options import JobOptions
 from loomnet.jobs.training_script import check_training_script
 
@@ -47,6 +47,14 @@ def _stall(value: Time | str | None) -> Time | Literal["auto"] | None:
     if not (timeout := Time(value)):
         raise UsageError("must be above 0; None waits for ever")
     return timeout
+
+
+def _no_single_text(values: Any) -> Any:
+    """Raises UsageError for one text where a list of them belongs."""
+    if isinstance(values, str):
+        raise UsageError(f"{quoted(values)} is one text; write a list of texts, as "
+                         f"[{', '.join(map(quoted, values.split()))}]")
+    return values
 
 
 def _strings(values: Iterable[str]) -> tuple[str, ...]:
@@ -105,6 +113,9 @@ def check_meshed(job: str, ranks: int) -> None:
         )
 
 
+MeasuredAs = Literal["training", "collective", "flows"]
+
+
 class Job(Spec):
     """Common to all jobs. `ranks` None: as many as the hosts of role rank have places for. Ranks
     fill the hosts in order: each host takes as many as its own `ranks` says, by default one.
@@ -124,10 +135,12 @@ class Job(Spec):
     """
 
     kind: ClassVar[str] = "job"
+    # Whose figures it has: a training job's, a collective's, or those of flows.
+    measured_as: ClassVar[MeasuredAs] = "training"
     # Whether others than its ranks can sum for such a job, and why not.
     reduces: ClassVar[bool] = False
     no_reduce: ClassVar[str] = "the job has no all-reduce; leave it out"
-    transport: StrictStr = TRANSPORT  # by name; systems.registry knows whether there is such a one
+    transport: Annotated[StrictStr, AfterValidator(transport_name)] = TRANSPORT
     ranks: Count | None = None
     name: Annotated[str, AfterValidator(_name)] | None = None
     start: Annotated[Time, AfterValidator(_start)] = given(default=Time("0 s"), converter=Time)
@@ -156,6 +169,15 @@ class Job(Spec):
             raise UsageError(f"stop={self.stop} is not after start={self.start}: nothing of the "
                              "job could begin; give a later stop")
         return self
+
+    def measured(self) -> MeasuredAs:
+        """Whose figures the job has."""
+        return self.measured_as
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """What was given."""
+        return [(name, value) for name, value in super().__repr_args__()
+                if name is None or name in self.model_fields_set]
 
     def construct(self, args: tuple[Any, ...], values: dict[str, Any]) -> None:
         known: Mapping[str, Any] = {}
@@ -227,6 +249,12 @@ class Job(Spec):
     def describe(self) -> str:
         return f"{type(self).__name__} over {self.transport}"
 
+    def _repr_html_(self) -> str:
+        """Shows in a notebook who sends to whom, and what was given."""
+        from loomnet.jobs.job_drawing import job_html
+
+        return job_html(self)
+
     @property
     def patches(self) -> bool:
         """Whether the job patches the circuits of its hosts' panels itself."""
@@ -254,39 +282,39 @@ class TorchJob(Job):
     "0.1 ms"} or {"layers.*": (forward, backward)} (one time is forward's, backward takes twice
     that), and "optimizer" for the step; gradients then leave while backward goes on. "measured" is
     each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
-    `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
-    among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
-    stop after the iteration that follows the one at hand, as they are at `stop`, which counts from
-    the run's begin; the earlier holds. A script without an optimizer's steps hears of neither.
-    `stall_wall`: on the virtual clock, wall time after which the job is ended when emulated time
-    stands and no process of a rank uses the processor; None: never.
-    `circuits`: how the controllers of the ranks' regions patch the panels of their hosts, by what a
-    script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
-    `steps`: how many steps of its optimizer the script takes, for the share and the time left that
-    a run shows; nothing else depends on it.
-    `priority`: how urgent sums in the network are whose script does not say, from the second step
-    on: "esa" and the other formulas of ln.ModelJob, or a class registered by @ln.plugin.priority.
-    Layers are the sums of the step before, the last one the front-most; compute is the time with
-    no sum under way. It needs `steps`, by which the time left is known.
-    `allow_no_network`: a job whose ranks made no process group over the emulated network, or sent
-    no byte over it, is an error, since none of its figures would be of the network; True: it ends
-    as any other.
-    `script_time`: what time.time, time.perf_counter and their _ns forms show to a script: "wall",
-    the time of this machine, or "emulated", the time of the run's clock. `cuda`: "cpu" gives a
-    script that asks for cuda the CPU under that name; "off" leaves PyTorch as it is.
-    `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
-    its libraries read (see loomnet.processes.ranks), and no secrets.
+    `log`: a regular expression for rank 0's output, with groups `step`, `loss` and `mark`
+    (Result.marks). `log_from`: the script's number of its first step; None: 0 if its log begins at
+    0, else 1. `until`: emulated time, from the first iteration on, at which the ranks are told to
+    stop after the iteration that follows the one at hand, as at `stop`, which counts from the run's
+    begin; the earlier holds. A script without an optimizer's steps hears of neither. `stall_wall`:
+    on the virtual clock, wall time after which the job is ended when emulated time stands and no
+    process of a rank uses the processor; None: never. `circuits`: how the controllers of the ranks'
+    regions patch the panels of their hosts, by what a script's loomnet.torch.mixnet.all_to_all
+    reports; None: panels stay as they are. `steps`: how many steps of its optimizer the script
+    takes, by which a run shows its share. `priority`: how urgent sums in the network are whose
+    script does not say, from the second step on: "esa" and the other formulas of ln.ModelJob, or a
+    class registered by @ln.plugin.priority. Layers are the sums of the step before, the last one
+    the front-most; compute is the time with no sum under way. It needs `steps`. `allow_no_network`:
+    a job whose ranks made no process group over the emulated network, or sent no byte over it, is
+    an error, since no figure would be of the network; True: none. `script_time`: what time.time,
+    time.perf_counter and their _ns forms show to a script: "wall", the time of this machine, or
+    "emulated", the time of the run's clock. `cuda`: "cpu" gives a script that asks for cuda the CPU
+    under that name; "off" does not. `env`: variables for the ranks, which have of the caller's
+    those that Python, PyTorch and its libraries read (see loomnet.processes.ranks), and no secrets.
     """
 
     kind: ClassVar[str] = "torch"
     reduces: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path = given(converter=Path, kw_only=False)
-    args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = given(
-        default=(), converter=_strings)
+    args: Annotated[
+        tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True),
+        BeforeValidator(_no_single_text),
+    ] = given(default=(), converter=_strings)
     compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = given(
         default=None, converter=compute_model)
     log: str | None = None
+    log_from: Annotated[int, Field(ge=0, strict=True)] | None = None
     map_backend: bool = True
     allow_no_network: StrictBool = False
     until: Time | None = given(default=None, converter=time_or_none)
@@ -302,7 +330,7 @@ class TorchJob(Job):
     def __init__(
         self, script: str | Path, *, args: Iterable[str] = (),
         compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
-        map_backend: bool = True, allow_no_network: bool = False,
+        log_from: int | None = None, map_backend: bool = True, allow_no_network: bool = False,
         until: Time | str | None = None, steps: int | None = None, priority: str | None = None,
         script_time: Literal["wall", "emulated"] = "wall", cuda: Literal["off", "cpu"] = "off",
         stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,

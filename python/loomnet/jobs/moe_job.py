@@ -227,8 +227,11 @@ class MoeJob(Job):
         else:
             wanted = len(places) // replica * replica
             if wanted == 0:
-                raise UsageError(f"MoeJob: expert x tensor x pipeline are {replica} ranks, and the "
-                                 f"hosts have {len(places)} places; give smaller degrees")
+                raise UsageError(
+                    f"{in_quotes(self.model)}: one copy of the model is on expert="
+                    f"{self.expert_ranks} x tensor={self.tensor_ranks} x pipeline={self.stages} = "
+                    f"{replica} ranks, by default as published, and the hosts have {len(places)} "
+                    "places; give the fabric more, or the job smaller degrees, as pipeline=1")
         check_places("MoeJob.ranks", wanted, places)
         check_ranks("MoeJob.ranks", wanted)
         return places[:wanted]

@@ -10,6 +10,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
+from loomnet.base.transport_names import USUAL
 
 RING = "ring"  # `allreduce=` where the ranks themselves sum
 
@@ -21,6 +22,18 @@ def _registry() -> Any:
 def job_options() -> Mapping[str, Any]:
     """Options of systems (JobOption), by name."""
     return _registry().job_options()
+
+
+def have_servers() -> tuple[str, ...]:
+    """The `allreduce=` whose jobs have servers."""
+    return tuple(name for name, part in _registry().reducers().items() if part.has_servers)
+
+
+def transport_name(name: str) -> str:
+    """The name. Raises UsageError where there is no such transport."""
+    if name in USUAL or name in (known := _registry().transports()):
+        return name
+    raise UsageError(f"{in_quotes(name)} is not a transport{did_you_mean(name, known)}")
 
 
 def allreduce_name(name: str) -> str:

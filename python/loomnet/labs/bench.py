@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,11 @@ MOST_SIZES = 10_000
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A collective of nccl-tests. `factor`: bus bandwidth over algorithm bandwidth for n ranks
-    (nccl-tests, "Performance reported by NCCL tests"). `blocks`: sizes are of all ranks' blocks
-    together, while the count shown is of one."""
+    """A collective of nccl-tests. `blocks`: sizes are of all ranks' blocks together, while the
+    count shown is of one."""
 
     name: str
     job: type[Collective]
-    factor: Callable[[int], float]
     redop: str = "none"
     root: int = -1
     blocks: bool = False
@@ -52,13 +50,13 @@ class Benchmark:
 BENCHMARKS = {
     each.name: each
     for each in (
-        Benchmark("all_reduce", AllReduce, lambda n: 2 * (n - 1) / n, "sum"),
-        Benchmark("all_gather", AllGather, lambda n: (n - 1) / n, blocks=True),
-        Benchmark("reduce_scatter", ReduceScatter, lambda n: (n - 1) / n, "sum", blocks=True),
-        Benchmark("broadcast", Broadcast, lambda n: 1.0, root=0),
-        Benchmark("reduce", Reduce, lambda n: 1.0, "sum", 0),
-        Benchmark("alltoall", AllToAll, lambda n: (n - 1) / n, blocks=True),
-        Benchmark("sendrecv", SendRecv, lambda n: 1.0),
+        Benchmark("all_reduce", AllReduce, "sum"),
+        Benchmark("all_gather", AllGather, blocks=True),
+        Benchmark("reduce_scatter", ReduceScatter, "sum", blocks=True),
+        Benchmark("broadcast", Broadcast, root=0),
+        Benchmark("reduce", Reduce, "sum", 0),
+        Benchmark("alltoall", AllToAll, blocks=True),
+        Benchmark("sendrecv", SendRecv),
     )
 }
 COLUMNS = ("size", "count", "type", "redop", "root", "time_us", "algbw", "busbw", "wrong")
@@ -214,4 +212,4 @@ def _row(benchmark: Benchmark, result: Result, size: int, count: int, ranks: int
     else:  # a rank's rounds follow one another, so their lengths add up to its time
         mean = sum(e - b for span in spans for row in span for b, e, _ in row) / repeat / ranks
     algbw = size * 1e3 / mean  # bytes per picosecond are 10^12 B/s
-    return Row(*fixed, mean / 1e6, algbw, algbw * benchmark.factor(ranks), data.wrong)
+    return Row(*fixed, mean / 1e6, algbw, algbw * benchmark.job.bus_factor(ranks), data.wrong)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy
+
 from loomnet.base.number_text import number_text
 from loomnet.base.units import Rate, Size
 from loomnet.fabrics.link_settings import MIN_QUEUE_PACKETS
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.entries import HalfLinkPlan
+from loomnet.plans.model import Plan
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
@@ -51,22 +54,20 @@ def small_queues(plan: Plan) -> Iterator[str]:
     """A line about the switch queues that hold much less than a bandwidth-delay product."""
     if plan.partial:
         return
-    hosts = len(plan.hosts)
-    small: list[tuple[HalfLinkPlan, float]] = []
-    for link in plan.links:
-        for half in (link.forward, link.backward):
-            wanted = max(half.rate_bps * plan.base_rtt_ps / 8e12,
-                         MIN_QUEUE_PACKETS * plan.frame_bytes)
-            if half.source >= hosts and link.plane is not None and \
-                    half.data_limit_bytes < SMALL_QUEUE * wanted:
-                small.append((half, wanted))
-    if small:
-        half, wanted = small[0]
+    links = plan.links
+    wanted = numpy.maximum(links.column("rate_bps") * (plan.base_rtt_ps / 8e12),
+                           MIN_QUEUE_PACKETS * plan.frame_bytes)
+    by_switch = links.rows[:, [1, 3]] >= len(plan.hosts)
+    small = numpy.argwhere(by_switch & (links.planes >= 0)[:, None]
+                           & (links.column("data_limit_bytes") < SMALL_QUEUE * wanted))
+    if len(small):
+        at, back = small[0].tolist()
+        half = plan.half(2 * int(links.numbers[at]) + back)
         more = f" and {len(small) - 1} more" if len(small) > 1 else ""
         yield (f"queues of {half.name}{more} hold {_size(half.data_limit_bytes)}, less than half "
-               f"of the {_size(wanted)} that the link carries in a round trip: bursts overflow "
-               "them; data_limit= of the fabric or of override() sets it, and without it a queue "
-               "holds a round trip's worth")
+               f"of the {_size(float(wanted[at, back]))} that the link carries in a round trip: "
+               "bursts overflow them; data_limit= of the fabric or of override() sets it, and "
+               "without it a queue holds a round trip's worth")
 
 
 def _leaving(plan: Plan, node: int, link: int) -> HalfLinkPlan:

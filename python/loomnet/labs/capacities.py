@@ -23,10 +23,18 @@ class Capacities:
 
     def of(self, asked: JobRequest, windows: Iterable[Window]) -> dict[str, float]:
         """By phase."""
+        return self._left(asked, windows, "slowest" if asked.job.synchronous else "mean")
+
+    def of_rounds(self, asked: JobRequest, windows: Iterable[Window]) -> dict[str, float]:
+        """By phase, of the slowest of a job's independent flows, with which a round of them ends;
+        nothing for a synchronous job, whose capacity is that."""
+        return {} if asked.job.synchronous else self._left(asked, windows, "slowest")
+
+    def _left(self, asked: JobRequest, windows: Iterable[Window], of: Literal["slowest", "mean"]
+              ) -> dict[str, float]:
         edges = asked.job.edges(list(asked.placement))
         others = [edge for each, own in zip(self._request.jobs, self._edges, strict=True)
                   if each is not asked for edge in own]
-        of: Literal["slowest", "mean"] = "slowest" if asked.job.synchronous else "mean"
         traffic = of, tuple(sorted(edges)), tuple(sorted(others))
         part, found = carrying(self._request.parts, asked), {}
         for w in windows:

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
+from typing import Any, ClassVar, Literal
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import RunInterrupted, UsageError
 from loomnet.base.names import in_quotes, quoted
 from loomnet.base.reading import is_file, user_path
 from loomnet.base.units import Time
-from loomnet.base.wall_time import WallTime, suspended, uninterrupted
+from loomnet.base.wall_time import WallTime, uninterrupted
 from loomnet.fabrics.model import Fabric
 from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.auto_dilation import AUTO, AutoDilation
+from loomnet.labs.c_programs import check_c_programs, sources_of
 from loomnet.labs.fluid_request import fluid_request
-from loomnet.labs.foresight import foreseen
+from loomnet.labs.plugin_wall import plugins_end_with_it
 from loomnet.labs.preparation import (
     check_computing,
     check_has_twin,
     ending_of,
+    interruption_of,
     list_of_jobs,
     prepare,
     results_of,
 )
-from loomnet.labs.run_folder import check_label, write_figures
+from loomnet.labs.run_folder import check_label, folders_in, write_figures
+from loomnet.labs.run_lint import foreseen
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
@@ -48,31 +49,9 @@ from loomnet.results.result import Result
 from loomnet.results.run_directory import RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
-from loomnet.systems.registry import transports
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from loomnet.systems.registry import renamed, transports
 
 MODELS = ("packets", "fluid")  # of how links are shared
-
-
-def _folders_in(directory: Path) -> frozenset[Path]:
-    """A folder and all in it, where it is there."""
-    return frozenset(Path(each) for each, _, _ in os.walk(directory))
-
-
-def _plugins_end_with_it(run: Callable[P, T]) -> Callable[P, T]:
-    """Decorator of Lab.run: where each run of a lab has a wall time of its own, it ends a plug-in
-    that does not come back, as a scenario's does."""
-
-    @functools.wraps(run)
-    def wrapper(*args: P.args, **values: P.kwargs) -> T:
-        lab = args[0]
-        assert isinstance(lab, Lab)
-        with WallTime(lab._max_wall_s if lab._wall.seconds is None else None), suspended():
-            return run(*args, **values)
-
-    return wrapper
 
 
 class Lab:
@@ -147,7 +126,7 @@ class Lab:
         self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
-        # Set by the scenario that has run: what it has read, and the modules beside its file.
+        # What the scenario has read; modules beside its file and C files: a run keeps copies.
         self.inputs: dict[str, str] | None = None
         self.modules: dict[str, bytes] = {}
         self._unwritten: list[str] = []  # why traces and captures are not whole
@@ -179,7 +158,7 @@ class Lab:
         made, or has no room for a report."""
         if self._folder is None:
             if self._directory is not None:
-                self._theirs = _folders_in(Path(self._directory))
+                self._theirs = folders_in(Path(self._directory))
                 self._folder = Folder.at(Path(self._directory))
             else:
                 self._folder = new_run_directory(self.report.scenario, self.seed)
@@ -215,6 +194,11 @@ class Lab:
         """Whether anything has run in this lab."""
         return bool(self.results or self.file_reports)
 
+    @property
+    def wall_of_one_run(self) -> WallTime:
+        """That each run has of its own; of a lab whose runs share one, none."""
+        return WallTime(self._max_wall_s if self._wall.seconds is None else None)
+
     def _wall_left(self) -> float | None:
         """Seconds that the next run may take. Raises WallTimeError where none is left."""
         self._wall.check()
@@ -222,7 +206,7 @@ class Lab:
         return self._max_wall_s if left is None else math.ceil(left * 10) / 10
 
     @uninterrupted
-    @_plugins_end_with_it
+    @plugins_end_with_it
     @checked_call
     def run(
         self,
@@ -266,7 +250,8 @@ class Lab:
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
-            raise RunInterrupted("interrupted: no run starts after Ctrl-C")
+            raise RunInterrupted("interrupted: no run of this lab starts after Ctrl-C; make "
+                                 "another ln.Lab()")
         if model not in MODELS:
             raise UsageError(f"run: model={in_quotes(model)} is not a model; there are "
                              f"{' and '.join(map(in_quotes, MODELS))}")
@@ -274,12 +259,14 @@ class Lab:
         jobs = list_of_jobs(job)
         if self._for_twin:
             check_has_twin(jobs)
+            check_c_programs(fabric, "virtual")
         request = self._request(
             fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
             [*controllers_of(controllers), *self._scripted()],
             recorded=bool(record or self._record),
         )
         self._circuits.clear()
+        self.modules |= sources_of(fabric, self._source)
         settle = Time.given("run: settle", settle)
         if model == "fluid":
             request = fluid_request(request, self.clock, recorded=bool(record or self._record))
@@ -292,7 +279,8 @@ class Lab:
             from loomnet.labs.memory import check_memory
 
             memory = check_memory(request, self.clock)
-            self.say(runner.describe(request) + memory)
+            for line in (runner.describe(request) + memory).split("\n"):  # none of them too long
+                self.say(line)
             for line in foreseen(request, self.clock):
                 self.say(line)
             found = runner.run(request, self._progress_of(name, jobs[0]))
@@ -314,6 +302,8 @@ class Lab:
         result = results[0] if len(results) == 1 else Result.of_jobs(results)
         self.results[label] = result
         self.report.rows += result.rows
+        self.report.sentences[label or ""] = result.summary
+        self.report.fabrics[label or ""] = result.fabric_facts
         self.report.deterministic &= all(data.deterministic for data in found)
         ended, reason = ending_of(request, found)
         self.report.fidelity.append(
@@ -321,8 +311,7 @@ class Lab:
         )
         if ended == "interrupted":
             self.report.interrupted = True
-            why = reason or "Ctrl-C"
-            raise RunInterrupted(why if why.startswith("interrupted") else f"interrupted: {why}")
+            raise interruption_of(result, found[0].end_ps, reason)
         return result
 
     def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
@@ -359,6 +348,9 @@ class Lab:
                 else "run: a second run needs a label="
             )
         gaps = self._replay.get(label)
+        options, said = renamed(options)
+        for line in said:
+            self.say(f"note: {line}")
         prepared = prepare(
             fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
             base=self._base, reroute_delay=reroute_delay,
@@ -430,11 +422,10 @@ class Lab:
         phase: str | None = None,
     ) -> None:
         """Adds a row to the report; NaN and None become null with a reason."""
-        self.report.rows.append(
-            rows.metric(
-                name, value, unit=unit, published=published, reason=reason, label=label, phase=phase
-            )
+        made = rows.metric(
+            name, value, unit=unit, published=published, reason=reason, label=label, phase=phase
         )
+        self.report.rows.append(dataclasses.replace(made, recorded=True))
 
     @checked_call
     def check(
@@ -450,8 +441,10 @@ class Lab:
         abs: float | None = None,
         published: float | None = None,
         reason: str | None = None,
+        what: str | None = None,
     ) -> bool:
-        """Adds a check and returns whether it holds. Null and NaN do not."""
+        """Adds a check and returns whether it holds. Null and NaN do not. `what`: in words, what is
+        checked, for the report and for pictures of checks."""
         made = rows.check(
             name,
             value,
@@ -463,6 +456,7 @@ class Lab:
             abs=abs,
             published=published,
             reason=reason,
+            what=what,
         )
         self.report.checks.append(made)
         return made.ok

@@ -11,7 +11,7 @@ from loomnet.base.errors import UsageError
 from loomnet.jobs.collectives import COLLECTIVES
 from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
-from loomnet.labs.foresight import most_flows
+from loomnet.labs.run_lint import most_flows
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine_settings import staging_for

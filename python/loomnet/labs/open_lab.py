@@ -23,6 +23,7 @@ from loomnet.faults.model import Fault, list_of_faults
 from loomnet.faults.model import down as down_fault
 from loomnet.faults.timetable import LinkChange, LinkState, RouteChange
 from loomnet.jobs.model import Job
+from loomnet.labs.c_programs import check_c_programs
 from loomnet.labs.lab import Lab
 from loomnet.labs.preparation import check_dilation, reroute_time
 from loomnet.measures.switch_state import SwitchState, switch_named
@@ -78,6 +79,7 @@ class OpenLab:
         if self.clock == "live":
             from loomnet.live.standing import Standing
 
+            check_c_programs(self.fabric, self.clock)
             self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close,
                                       guard=self._guard)
         self._opened = time.monotonic()

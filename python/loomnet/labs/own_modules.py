@@ -33,8 +33,9 @@ class OwnModules(MetaPathFinder):
 
     def __init__(self, file: Path) -> None:
         self.file, self.folder = file, file.parent
-        # Of their files and the scenario's own, as they were when they were loaded.
-        self.digests: dict[str, str] = {}
+        # Their files and the scenario's own by path, as they were when they were loaded: a file
+        # may be edited while the run lasts.
+        self.texts: dict[str, bytes] = {}
         self.loading = Inputs(self.folder)  # what was read while the scenario's file was loaded
         self._names: set[str] = set()  # first parts of the names of modules that were found here
         self._kept: dict[str, ModuleType] = {}  # while not importable
@@ -57,10 +58,10 @@ class OwnModules(MetaPathFinder):
                 importlib.machinery.PathFinder.find_spec(fullname) is not None):
             return None  # a folder without modules must not stand before a package of its name
         if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = FreshLoader(spec.loader.name, spec.loader.path, self.digests)
+            spec.loader = FreshLoader(spec.loader.name, spec.loader.path, self.texts)
             spec.cached = None
         elif spec.origin is not None and os.path.isfile(spec.origin):
-            self.digests[spec.origin] = _digest(Path(spec.origin).read_bytes())
+            self.texts[spec.origin] = Path(spec.origin).read_bytes()
         self._names.add(top)
         return spec
 
@@ -108,39 +109,41 @@ class OwnModules(MetaPathFinder):
         loading, is not as it was then."""
         if self.loading.changed():
             return True
-        for path, digest in self.digests.items():
+        for path, text in self.texts.items():
             try:
-                if _digest(Path(path).read_bytes()) != digest:
+                if Path(path).read_bytes() != text:
                     return True
             except OSError:
                 return True
         return False
 
     def sources(self) -> dict[str, bytes]:
-        """The modules' files as they are now, by their paths from the folder."""
+        """The modules' files as they were loaded, by their paths from the folder."""
         found = {}
-        for path in self.digests.keys() - {str(self.file)}:
-            with contextlib.suppress(OSError, ValueError):
-                found[str(Path(path).relative_to(self.folder))] = Path(path).read_bytes()
+        for path, text in self.texts.items():
+            if path != str(self.file):
+                with contextlib.suppress(ValueError):
+                    found[str(Path(path).relative_to(self.folder))] = text
         return found
+
+    def digests(self) -> dict[str, str]:
+        """Of the files as they were loaded, the scenario's own among them, by path; as
+        processes.inputs has them."""
+        return {path: hashlib.sha256(text).hexdigest() for path, text in self.texts.items()}
 
 
 class FreshLoader(importlib.machinery.SourceFileLoader):
     """Compiles the source each time. A compiled file of Python's is taken for current by the
     second and the size of its source, which an edit may leave as they were."""
 
-    def __init__(self, fullname: str, path: str, digests: dict[str, str]) -> None:
+    def __init__(self, fullname: str, path: str, texts: dict[str, bytes]) -> None:
         super().__init__(fullname, path)
-        self._digests = digests
+        self._texts = texts
 
     def get_code(self, fullname: str) -> Any:
         source = self.get_data(self.path)
-        self._digests[self.path] = _digest(source)
+        self._texts[self.path] = source
         return self.source_to_code(source, self.path)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()  # as processes.inputs has it
 
 
 def _importable_names(folder: Path) -> set[str]:
@@ -152,7 +155,7 @@ def _importable_names(folder: Path) -> set[str]:
         return set()
     found = {each.name.partition(".")[0] for each in entries if each.name.endswith((".py", ".so"))}
     found |= {each.name for each in entries
-              if each.is_dir() and os.path.isfile(f"{each.path}/__init__.py")}
+              if os.path.isfile(f"{each.path}/__init__.py")}
     return {name for name in found if name.isidentifier()} - sys.stdlib_module_names - {"loomnet"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean
+from loomnet.base.names import did_you_mean, how_many, in_quotes
 from loomnet.fabrics.model import Fabric
 from loomnet.jobs.model import Job
 
@@ -34,6 +34,8 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
         candidates = named
         if candidates is None:
             candidates = [host for host in fabric.rank_numbers if host not in taken]
+            if not fabric.rank_numbers:
+                raise UsageError(_no_ranks(fabric, job))
             if len(jobs) > 1 and not candidates:
                 raise UsageError(_all_taken(fabric, job, jobs[:len(placed)], placed))
         hosts = job.place(fabric.places(candidates))
@@ -48,6 +50,19 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
                     f"{_shown(second)}: host {fabric.host_name(shared[0])} is of "
                     f"{_shown(alone)}, which is to be alone on its hosts; choose another")
     return placed
+
+
+def _no_ranks(fabric: Fabric, job: Job) -> str:
+    """Why no host of the fabric can have a rank, and how one gets it."""
+    where = f"{_shown(job)}: {fabric.name} has"
+    if not fabric.hosts:
+        return (f'{where} no host: no node of it is one; a host has kind="host" or a name such as '
+                "h0 in a graph, and is made by add_host in Python")
+    roles = sorted({host.role for host in fabric.hosts.values()})
+    given = ("the roles are from the graph's attribute role; remove it, or set it to \"rank\""
+             if fabric.roles_from_graph else 'add_host(…, role="rank") makes hosts with ranks')
+    return (f"{where} {how_many(len(fabric.hosts), 'host')}, all of role "
+            f"{' or '.join(in_quotes(role) for role in roles)}, which have no rank; {given}")
 
 
 def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence[list[int]]) -> str:

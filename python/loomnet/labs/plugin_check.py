@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,17 +19,22 @@ from loomnet.base.arguments import checked_call
 from loomnet.base.errors import ContractError, LoomnetError, PluginError, UsageError
 from loomnet.base.names import quoted
 from loomnet.base.units import Time
-from loomnet.fabrics.clos import two_tier
+from loomnet.fabrics.clos import star, two_tier
+from loomnet.fabrics.ecn import Ecn
 from loomnet.fabrics.model import Fabric
 from loomnet.faults import model as faults
 from loomnet.jobs.collectives import AllReduce
+from loomnet.jobs.flows import Flows
 from loomnet.labs.lab import Lab
 from loomnet.plugins.assignments import Assigner, circuits_of
-from loomnet.plugins.congestions import METHODS, REQUIRED, failure_of
+from loomnet.plugins.capped import CUTS, capped, kept
+from loomnet.plugins.congestions import METHODS, READ, REQUIRED
 from loomnet.plugins.controllers import Controller, controller
 from loomnet.plugins.failures import raised
 from loomnet.plugins.priorities import Message, Priority, priority_of
 from loomnet.plugins.registry import ASSIGNMENT, CONGESTION, CONTROLLER, names_of
+from loomnet.plugins.spelling import slips, unknown_methods
+from loomnet.results.result import Result
 from loomnet.systems.registry import transports
 
 MS = 10**9
@@ -38,26 +44,33 @@ MS = 10**9
 def check_plugin(
     plugin: type, /, *, fabric: Fabric | None = None, every: Time | str | None = None,
     **options: Any,
-) -> None:
-    """Tries a registered class against its contract, and returns where it keeps it.
+) -> list[str]:
+    """Tries a registered class against its contract, and returns where it keeps it: a list of
+    notes, which it prints too, of what is no breach but may not be meant.
 
     A congestion control carries flows over every transport that gives what it needs, without and
-    with loss, marks, a link that dies and flows that pause. A controller drives a short run with
-    faults, twice, which must be alike: on `fabric`, by default two leaves and two spines of one
-    plane, called every `every`. A priority is asked about messages of many kinds, an assigner about
-    regions of 2 to 16 servers, some of which have failed. `options` are the class's own.
+    with loss, marks, a link that dies and flows that pause; and with its window cut from outside,
+    to a few packets now and then and to one, where no flow may stand still. A controller drives a
+    short run with faults, twice, which must be alike: on `fabric`, by default two leaves and two
+    spines of one plane, called every `every`. A priority is asked about messages of many kinds, an
+    assigner about regions of 2 to 16 servers, some of which have failed. `options` are the class's
+    own.
 
     Raises ContractError (a UsageError; exit status 2) with a line for each breach, and UsageError
     for what is no registered class.
     """
+    if isinstance(plugin, str):
+        raise UsageError(f"check_plugin: {quoted(plugin)} is a name; give the class itself: "
+                         "ln.check_plugin(Mine)")
     known = names_of(plugin) if isinstance(plugin, type) else []
     if not known:
         raise UsageError(f"check_plugin: {quoted(plugin)} is not registered; write "
                          '@ln.plugin.congestion("mine"), .controller, .priority or .assignment '
                          "above the class")
+    notes: list[str] = []
     for kind, name in known:
         if kind == CONGESTION:
-            found = _congestion_breaches(name, plugin, options)
+            found = _congestion_breaches(name, plugin, options, notes)
         elif kind == CONTROLLER:
             found = _controller_breaches(name, plugin, fabric, every, options)
         elif kind == ASSIGNMENT:
@@ -69,6 +82,9 @@ def check_plugin(
         lines = list(dict.fromkeys(line.removeprefix(f"{where}: ") for line in found))
         if lines:
             raise ContractError(where, lines)
+    for note in notes:
+        print(f"check_plugin: {note}", file=sys.stderr)
+    return notes
 
 
 def _signature_breaches(plugin: type, methods: Mapping[str, tuple[str, ...]],
@@ -91,74 +107,104 @@ def _signature_breaches(plugin: type, methods: Mapping[str, tuple[str, ...]],
 
 
 # --- congestion controls --------------------------------------------------------------------------
-_LINKS: dict[str, dict[str, Any]] = {
-    "nothing goes wrong": {},
-    "packets are lost": {"impairment": {"loss": 0.02, "burst": 3.0}},
-    "packets are marked": {"ecn": True},
-    "the link dies": {"dies": True},
+# What befalls the flows of a trial: options of the links, and faults.
+SITUATIONS: dict[str, tuple[dict[str, Any], list[faults.Fault]]] = {
+    "nothing goes wrong": ({}, []),
+    "packets are lost": ({}, [faults.loss("*--*", 0.02, burst=3, at="0 s")]),
+    "packets are marked": ({"ecn": Ecn("5 kB", "20 kB")}, []),
+    "the link dies": ({}, [faults.down("h0--p0.leaf0", at="3 ms", duration="300 ms")]),
 }
-_RATE, _DELAY_PS = 10**9, 10**7
 
 
-def _congestion_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> Iterator[str]:
-    signatures = list(_signature_breaches(plugin, METHODS, REQUIRED))
+ONE_PACKET = ("over tcp it asked for a window of less than two packets, where each packet waits "
+              "for a delayed acknowledgement of 40 ms, which rtt_ps holds: let the window be two "
+              "packets or more")
+_CONTROL = 'congestion control "'  # errors of one begin so
+
+
+def _congestion_breaches(name: str, plugin: type, options: Mapping[str, Any], notes: list[str]
+                         ) -> Iterator[str]:
+    signatures = [*_signature_breaches(plugin, METHODS, REQUIRED),
+                  *unknown_methods(plugin, METHODS)]
     yield from signatures
     if signatures:
         return
     needs = _core.congestion_controls()[name]["needs"]
     models = _core.transports()
-    carried = False
+    carried: list[str] = []
+    seen: set[str] = set()  # attributes of its objects
+    one_packet = False  # whether it asked for less than two over TCP
+    broken: dict[str, dict[str, list[str]]] = {}  # by error and transport: the situations
     for each in transports().values():
         if each.name != each.model or each.control_option is None:
             continue
         if name not in models[each.model]["congestion_controls"]:
             continue
-        carried = True
-        for what, links in _LINKS.items():
+        carried.append(each.model)
+        for what in SITUATIONS:
             try:
-                _flows(each.model, {each.control_option: name, **options}, **links)
-            except _core.PluginError as error:
-                if isinstance(failure := failure_of(error), KeyboardInterrupt):
-                    raise failure from None
-                yield f"{failure}, over {each.model} where {what}"
-            except (ValueError, TypeError) as error:  # of the options
-                raise UsageError(f"check_plugin: {error}") from None
+                with kept(name, plugin) as objects:
+                    r = flows(each.model, {each.control_option: name, **options}, what)
+                for made, _ in objects:
+                    seen.update(getattr(made, "__dict__", ()))
+                if each.delays_acks and objects:
+                    least = min(row["value"] for row in r.series("cwnd"))
+                    one_packet |= least < 2 * objects[0][1]
+            except UsageError as error:
+                said = str(error).removeprefix("run: ")
+                if not (isinstance(error, PluginError) or said.startswith(_CONTROL)):
+                    raise UsageError(f"check_plugin: {said}") from None
+                broken.setdefault(said, {}).setdefault(each.model, []).append(what)
+        if any(each.model in over for over in broken.values()):
+            continue
+        for what in CUTS:
+            with capped(name, plugin, what):
+                if standing := _stands(each.model, {each.control_option: name, **options}):
+                    broken.setdefault(standing, {}).setdefault(each.model, []).append(what)
+    for failure, over in broken.items():
+        alike: dict[str, list[str]] = {}
+        for model, situations in over.items():
+            alike.setdefault("" if len(situations) == len(SITUATIONS) else
+                             f" where {' and where '.join(situations)}", []).append(model)
+        yield f"{failure}, over " + "; over ".join(f"{', '.join(models)}{where}"
+                                                   for where, models in sorted(alike.items()))
     if not carried:
         yield f"needs={quoted(needs)}: no transport gives all of that"
+    notes += slips([*seen, *vars(plugin)], READ)
+    if one_packet:
+        notes.append(ONE_PACKET)
 
 
-def _flows(transport: str, options: dict[str, Any], *, impairment: dict[str, Any] | None = None,
-           ecn: bool = False, dies: bool = False) -> None:
-    """Six flows of 200 kB over one link, the last of them after a pause."""
-    network = _core.Network(seed=1, meter_bin_ps=MS)
-    hosts = [network.add_host(1) for _ in range(2)]
-    ends = _core.LinkConfig(rate_bps=_RATE, delay_ps=_DELAY_PS, data_limit=60_000,
-                            ecn_low=5_000 if ecn else 0, ecn_high=20_000 if ecn else 0)
-    link = network.connect(hosts[0], 0, hosts[1], 0, ends, ends)
-    known = {row["name"] for row in _core.transports()[transport]["options"]}
-    facts = {"line_rate_bps": _RATE, "port_rate_bps": _RATE, "net_rtt_ps": 4 * _DELAY_PS,
-             "ecn": True}
-    chosen = {each: value for each, value in facts.items() if each in known} | options
-    for host in hosts:
-        network.set_transport(host, transport, chosen)
-    path: list[Any] = [([], -1, [0], 0, 1, None, 1.0)]
-    traffic = _core.FlowTraffic(network, False)
-    for flow, start in enumerate((0, 0, 5 * MS, 8 * MS, 20 * MS, 500 * MS)):
-        numbers = 256 + 2 * flow, 257 + 2 * flow
-        network.connect_qp(hosts[0], numbers[0], hosts[1], numbers[1], flow + 1, path, path)
-        network.connect_qp(hosts[1], numbers[1], hosts[0], numbers[0], flow + 1, path, path)
-        traffic.add(source=hosts[0], destination=hosts[1], qp=numbers[0], bytes=200_000,
-                    message=50_000, depth=2, start_ps=start + MS)
-    if impairment:
-        network.schedule_link(0, link, impairment=impairment)
-    if dies:
-        network.schedule_link(3 * MS, link, up=False)
-        network.schedule_link(300 * MS, link, up=True)
-    traffic.start()
-    probe = _core.FlowProbe(network, [(hosts[0], 256 + 2 * flow) for flow in range(6)])
-    for step in range(1, 41):
-        network.run_until(step * 50 * MS)
-        probe.take()  # asks observe()
+def _stands(transport: str, options: dict[str, Any]) -> str | None:
+    """What breaks the contract where packets are neither lost nor marked: a sender that repeats
+    one has stood until its timeout."""
+    made = star(hosts=2, rate="10 Gb/s", delay="10 us")
+    job = Flows("1 MB", count=2, pairs=((0, 1),), transport=transport, starts=["1 ms", "2 ms"])
+    try:
+        r = _run(made, job, [], {transport: options})
+    except PluginError as error:
+        return str(error)
+    if not (r["errors"] or r["before.retransmitted"]):
+        return None
+    longest = max((each.completion_ps or 0) for each in r.flow_records) / 1e12
+    return f"a flow stands still until the transport's timeout; one took {longest:.3g} s"
+
+
+def flows(transport: str, options: dict[str, Any], situation: str) -> Result:
+    """Six flows of 200 kB from two hosts to one, the last of them after a pause."""
+    links, befalls = SITUATIONS[situation]
+    made = star(hosts=3, rate="1 Gb/s", delay="10 us")
+    made.override("*--*", data_limit="60 kB", **links)
+    job = Flows("200 kB", count=6, pairs=((0, 2), (1, 2)), transport=transport,
+                starts=["1 ms", "1 ms", "6 ms", "9 ms", "21 ms", "501 ms"])
+    if any(row["name"] == "ecn" for row in _core.transports()[transport]["options"]):
+        options = {"ecn": True, **options}
+    return _run(made, job, befalls, {"sample": "10 ms", "observe": ["cwnd"], transport: options})
+
+
+def _run(made: Fabric, job: Flows, befalls: list[faults.Fault], more: dict[str, Any]) -> Result:
+    with tempfile.TemporaryDirectory() as directory:
+        return Lab("check", seed=1, directory=Path(directory)).run(made, job, befalls, **more)
 
 
 # --- controllers ----------------------------------------------------------------------------------

@@ -4,24 +4,31 @@ anything starts."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loomnet.base.errors import UsageError
+from loomnet.base.errors import RunInterrupted, UsageError
 from loomnet.base.names import quoted
+from loomnet.base.number_text import number_text
+from loomnet.base.spec import Spec
 from loomnet.base.units import Time
+from loomnet.fabrics.facts import facts_of
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.fabrics.model import Fabric
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
+from loomnet.jobs.collectives import Collective
 from loomnet.jobs.flows import Flows
 from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job, TorchJob
+from loomnet.labs.c_programs import check_c_programs
 from loomnet.labs.capacities import Capacities
 from loomnet.labs.placement import job_names, placements
 from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
-from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.measures.kind import Kind
+from loomnet.measures.run_data import NEVER_CAME, Ending, RunData, RunFault
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
@@ -29,10 +36,18 @@ from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.request import RunRequest
-from loomnet.systems.registry import carriers_of, check, parts_of, transport, transports
+from loomnet.systems.registry import (
+    carriers_of,
+    check,
+    parts_of,
+    transport,
+    transports,
+    with_servers,
+)
 
 OFF = "off"
 MOST_DILATION = 10**9
+MOST_NAMED = 3  # faults that never came
 # Links. A larger regular fabric is built as far as the jobs can reach, and the run ends the same,
 # byte for byte. With dead links the part may lack detours that the whole has, so from
 # BUILT_WHOLE_FOR_FAULTS links on only runs without faults use it.
@@ -111,6 +126,7 @@ def prepare(
             raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
                              'as tcp={"cc": "bbr"} is')
     check_faults(list(faults), fabric)
+    check_c_programs(fabric, clock)
     reroute = reroute_time("run", reroute_delay)
     gaps = options.get("gaps_ps", ())
     for job in jobs:
@@ -131,7 +147,7 @@ def prepare(
     for job, hosts in zip(jobs, placed, strict=True):
         job.edges(hosts)  # refuses pairs of ranks that are not there
     in_part = (
-        fabric.uniform and clock == "virtual"
+        fabric.shape is not None and clock == "virtual"
         and not any(isinstance(job, TorchJob) for job in jobs)
         and not controllers  # which may name any link
         and not fabric.programs  # each of which may have a state of its own
@@ -141,11 +157,11 @@ def prepare(
     plan = make_plan(
         fabric, seed=seed,
         hosts=sorted({host for hosts in placed for host in hosts}) if in_part else None,
-        defaults=LinkDefaults.of_all(
+        defaults=LinkDefaults.of_all({
             # A live run's switches have no PFC, so neither has its twin.
-            each.link_defaults(options.get(each.model, {}),
-                               switches_pause=clock == "virtual" and replayed is None)
-            for each in carriers_of(jobs)))
+            each.model: each.link_defaults(options.get(each.model, {}),
+                                           switches_pause=clock == "virtual" and replayed is None)
+            for each in carriers_of(jobs)}))
     timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
     requests = tuple(
         JobRequest(
@@ -161,6 +177,7 @@ def prepare(
         )
         for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))
     )
+    requests = with_servers(fabric, requests)
     parts = parts_of(plan, requests, options)
     for asked in requests:
         _check_addresses(plan, asked)
@@ -180,6 +197,14 @@ def prepare(
     )
 
 
+def again(request: RunRequest, seed: int) -> RunRequest:
+    """The same run from its begin, with another seed: what holds a state is made anew, and the plan
+    stays."""
+    timetable = Timetable(request.plan, list(request.faults), reroute_delay=request.reroute_delay)
+    return replace(request, seed=seed, timetable=timetable,
+                   parts=parts_of(request.plan, request.jobs, request.options))
+
+
 def _check_addresses(plan: Plan, asked: JobRequest) -> None:
     """Raises AddressError where the job's packets carry their way as uSIDs and one of its ways has
     more switches than an address can hold."""
@@ -194,9 +219,12 @@ def _check_addresses(plan: Plan, asked: JobRequest) -> None:
 def results_of(request: RunRequest, found: Sequence[RunData], label: str | None, settle: Time
                ) -> list[Result]:
     """The figures of each job."""
-    left = Capacities(request)
-    return [result_of(request, asked, data, label, settle, left)
-            for asked, data in zip(request.jobs, found, strict=True)]
+    left, fabric = Capacities(request), facts_of(request.plan.topology.fabric)
+    results = [result_of(request, asked, data, label, settle, left)
+               for asked, data in zip(request.jobs, found, strict=True)]
+    for result in results:
+        result.fabric_facts = fabric
+    return results
 
 
 def result_of(
@@ -207,15 +235,62 @@ def result_of(
     job = asked.job
     data.windows = data.windows or request.timetable.windows
     data.directory = data.directory or request.directory
+    _note_faults_to_come(request, data)
     if data.ended in ("stalled", "failed") and not data.errors:
         data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
     data.of_systems = [each for own in request.parts for each in own.figures(asked, data)]
     capacity = left.of(asked, data.windows)
     planned = [fault.phase for fault in request.faults if fault.phase]
-    phases = measure.phases_of(data, capacity, settle.count, planned)
+    # One round has no recovery, and of many flows the solver takes its time.
+    rounds = left.of_rounds(asked, data.windows) if len(data.iterations) > 1 else None
+    phases = measure.phases_of(data, capacity, settle.count, planned, rounds)
     return Result(request.plan, data, phases, label, job.transport,
-                  reads_loss=getattr(job, "log", None) is not None,
+                  kind=_kind(asked), setup=_setup(asked.job),
                   job=asked.name)
+
+
+def _note_faults_to_come(request: RunRequest, data: RunData) -> None:
+    """Of a run that ended by itself: a fault that it did not live to see, or a figure of "before"
+    reads as one of the fault."""
+    if data.ended != "finished":
+        return
+    data.never_came = [f"{each.kind}({each.target}) at {each.at}"
+                       for each in request.timetable.never_came]
+    if data.never_came:
+        shown, more = data.never_came[:MOST_NAMED], len(data.never_came) - MOST_NAMED
+        data.fidelity.notes[NEVER_CAME] = (
+            f"{', '.join(shown)}{f' and {more} more' if more > 0 else ''}: the run ended before; "
+            "give the job more iterations, or the fault an earlier at=")
+
+
+def _setup(job: Job) -> dict[str, str]:
+    """The job's kind, who sums for it, and what of it was given, as text, but its name and
+    transport, which results know. Of a value with fields, as circuits=, each field that was given:
+    two runs differ in one of them."""
+    found = {"job": type(job).__name__, "allreduce": job.allreduce}
+    for name in sorted(job.model_fields_set - {"name", "transport"}):
+        value = getattr(job, name)
+        if isinstance(value, Spec):
+            found |= {f"{name}.{field}": str(getattr(value, field))
+                      for field in sorted(value.model_fields_set)}
+        else:
+            found[name] = str(value)
+    return found
+
+
+def _kind(asked: JobRequest) -> Kind:
+    job = asked.job
+    if isinstance(job, Collective):
+        return Kind(job.measured(), False, job.size.bytes, job.bus_factor(len(asked.placement)))
+    return Kind(job.measured(), getattr(job, "log", None) is not None)
+
+
+def interruption_of(result: Result, end_ps: int, reason: str | None) -> RunInterrupted:
+    """The error that ends an interrupted run, with what was measured until then."""
+    why = (reason or "").removeprefix("interrupted").strip()  # which is said once
+    stopped = RunInterrupted(f"interrupted after {number_text(end_ps / 1e12, 's')} {why}".rstrip())
+    stopped.result = result
+    return stopped
 
 
 def ending_of(request: RunRequest, found: Sequence[RunData]) -> tuple[Ending, str | None]:

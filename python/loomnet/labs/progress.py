@@ -3,7 +3,6 @@ and what is waited for when nothing moves."""
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +68,13 @@ def share_done(progress: Progress) -> float | None:
 def _short(span: Time) -> str:
     """Three digits are enough of what changes four times a second."""
     return number_text(float(f"{span.seconds:.3g}"), "s")
+
+
+def time_left(passed_s: float, share: float) -> str:
+    """`, about 6 s left`, at the pace so far; nothing while that says nothing."""
+    if share < LEAST_SHARE or passed_s < LEAST_S or share >= 1:
+        return ""
+    return f", about {_wall(passed_s * (1 - share) / share)} left"
 
 
 def _wall(seconds: float) -> str:
@@ -150,13 +156,10 @@ def progress_line(console: Console) -> Iterator[Any]:
 
 @contextmanager
 def progress_bar(title: str, console: Console | None = None) -> Iterator[Callable[..., None]]:
-    """A callback (ended, all, failed) that keeps a bar with the time left up to date: on a terminal
-    and in a notebook; elsewhere it prints a line per tenth."""
+    """A callback (ended, all, failed) that keeps a bar with the time left up to date on a terminal;
+    elsewhere it prints a line per tenth. In a notebook there is notebook_count()."""
     console = console or Console()
-    if console.is_jupyter and not _widgets():
-        yield lambda *counts: None
-        return
-    if not (console.is_terminal or console.is_jupyter):
+    if not console.is_terminal:
         tenths = -1
 
         def each(ended: int, total: int, failed: int = 0) -> None:
@@ -183,35 +186,5 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Callabl
 
         def update(ended: int, total: int, failed: int = 0) -> None:
             bar.update(task, completed=ended, total=total, failed=failed)
-
-        yield update
-
-
-def _widgets() -> bool:
-    """Whether a bar can be drawn in a notebook: rich does it by ipywidgets."""
-    return importlib.util.find_spec("ipywidgets") is not None
-
-
-@contextmanager
-def notebook_bar(title: str, iterations: int | None) -> Iterator[Any]:
-    """In a notebook, a callback for Lab's on_progress that keeps a bar up to date; else None."""
-    console = Console()
-    if not (console.is_jupyter and _widgets()):
-        yield None
-        return
-    from rich import progress
-
-    columns = (
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=iterations)
-
-        def update(label: str, at: Progress) -> None:
-            text = progress_text("", at).strip()
-            bar.update(task, completed=at.step or 0, description=f"{title}: {text}")
 
         yield update

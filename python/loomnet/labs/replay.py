@@ -87,7 +87,8 @@ def _copied(folder: Path, name: str, original: str | None) -> Scenario:
     file that it was copied from."""
     own = Path(original or "").name
     # Modules that the scenario imports lie beside its copy, and may be scenarios themselves.
-    for file in sorted(folder.glob("*.py"), key=lambda each: (each.name != own, each)):
+    found = {*folder.glob("*.py"), *([folder / own] if own else [])}  # it may end in .txt, say
+    for file in sorted(found, key=lambda each: (each.name != own, each)):
         if is_file(file) and b"scenario" in read_bytes(file, MOST_SOURCE) and any(
             each.name == name for each in scenarios_in(file)
         ):

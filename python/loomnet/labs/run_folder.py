@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -44,6 +45,11 @@ class TemporaryFolder:
 
 
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+def folders_in(directory: Path) -> frozenset[Path]:
+    """A folder and all in it, where it is there."""
+    return frozenset(Path(each) for each, _, _ in os.walk(directory))
 
 
 def check_label(label: str | None) -> None:

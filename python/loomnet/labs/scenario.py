@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
 import inspect
 import re
+import sys
 import traceback
 import typing
 import warnings
@@ -17,14 +20,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
 from loomnet.base.names import did_you_mean, quoted
-from loomnet.base.reading import MOST_SOURCE, is_file, read_bytes, read_text
+from loomnet.base.notebook import in_notebook
+from loomnet.base.reading import MOST_SOURCE, decoded, is_file, read_bytes
 from loomnet.base.spec import one_line
+from loomnet.base.table import Table
 from loomnet.base.wall_time import WallTime, WallTimeOver, importing
 from loomnet.labs.lab import Lab
 from loomnet.labs.own_modules import modules_beside, own_modules_of
-from loomnet.labs.scenario_file import check_file, import_file
+from loomnet.labs.scenario_file import check_file, check_text, import_file
 from loomnet.measures.rows import check_plain
 from loomnet.processes.inputs import Inputs
+from loomnet.programs.c_file import homes
 from loomnet.results.report import Report
 from loomnet.running.record import Record
 
@@ -67,12 +73,23 @@ class Scenario:
         file = inspect.getsourcefile(function)
         self.file = Path(file).resolve() if file and is_file(file) else None
         self.modules = own_modules_of(function.__globals__)  # of its folder; None without a file
+        self._text = self._text_as_loaded()
         # A file of one scenario may say at its top what the scenario does.
         of_file = function.__globals__.get("__doc__") if self.file else None
         self.doc = inspect.getdoc(function) or inspect.cleandoc(of_file or "")
         self._model = self._signature_model()
         self.__doc__, self.__name__ = function.__doc__, function.__name__
         self.__module__ = function.__module__
+
+    def _text_as_loaded(self) -> bytes | None:
+        """Of its file, which may be edited while a run lasts; None without a file."""
+        if self.file is None:
+            return None
+        loaded = {} if self.modules is None else self.modules.texts
+        if (text := loaded.get(str(self.file))) is None:  # of a module that Python has loaded
+            with contextlib.suppress(UsageError):
+                text = read_bytes(self.file, MOST_SOURCE)
+        return text
 
     def _signature_model(self) -> type[BaseModel]:
         signature = list(inspect.signature(self.function).parameters.values())
@@ -198,9 +215,10 @@ class Scenario:
                 )
 
     def source(self) -> str:
-        """The text that defines it: its file's, or its function's where it has none."""
+        """The text that defines it: its file's as it was loaded, or its function's where it has
+        none. Raises UsageError."""
         if self.file is not None:
-            return read_text(self.file, MOST_SOURCE)
+            return decoded(self.file, self._text or b"")
         try:
             return inspect.getsource(self.function)
         except OSError:
@@ -230,6 +248,11 @@ class Scenario:
         partial report. `base`: where scripts are looked for first, by default beside the
         scenario's file. `_reads` is to take in what the run reads."""
         typed = self.validate(values)
+        bar = contextlib.ExitStack()
+        if on_progress is None and in_notebook():
+            from loomnet.labs.notebook_bar import notebook_bar
+
+            on_progress = bar.enter_context(notebook_bar(self.name))
         wall = WallTime(max_wall_s)
         reads = _reads or Inputs(base or (self.file.parent if self.file else None))
         lab = Lab(
@@ -251,7 +274,7 @@ class Scenario:
             record=record,
         )
         try:
-            with wall, reads:
+            with bar, wall, reads, homes(self.file and self.file.parent, base):
                 self.play(lab, typed)
         except (KeyboardInterrupt, RunInterrupted):
             lab.report.interrupted = True
@@ -268,11 +291,17 @@ class Scenario:
                 f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
             )
         lab.inputs = self.inputs(reads, lab.directory)
-        lab.modules = {} if self.modules is None else self.modules.sources()
+        lab.modules |= {} if self.modules is None else self.modules.sources()
+        if self.file is not None and self._text is not None:
+            lab.modules[self.file.name] = self._text
         try:
             lab.write()
         except UsageError as error:  # a full disk takes the file, not the figures
             lab.report.unwritten = str(error)
+        if lab.report.interrupted and in_notebook():
+            # The cell goes on with its next line, and nothing else would say it.
+            print(f"{self.name}: interrupted; the report has what was measured until then",
+                  file=sys.stderr)
         return lab.report
 
     def inputs(self, reads: Inputs, directory: Path) -> dict[str, str]:
@@ -283,7 +312,7 @@ class Scenario:
             reads.also(modules.loading)
             home = reads.scenario or modules.folder
             reads.know({str(home / Path(path).relative_to(modules.folder)): digest
-                        for path, digest in modules.digests.items()})
+                        for path, digest in modules.digests().items()})
             if home != modules.folder:  # a copy of the scenario, which is no input beside it
                 own.append(modules.folder)
         return reads.found(own)
@@ -309,6 +338,14 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"Scenario({self.name}: {', '.join(p.name for p in self.parameters)})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what it says of itself, and its parameters."""
+        said = f"scenario {self.name}" + (f": {self.doc.splitlines()[0]}" if self.doc else "")
+        table = Table(("parameter", "type", "default"), (
+            {"parameter": each.name, "type": each.type, "default": each.default}
+            for each in self.parameters))
+        return f"<p>{html.escape(said)}</p>{table._repr_html_()}"
 
 
 def plain(typed: BaseModel) -> dict[str, Any]:
@@ -386,6 +423,7 @@ def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
         wall.disarm()
         raise WallTimeError(f"{file}: {over} while the file was being loaded") from None
     if not found:
+        check_text(Path(file))
         raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario; a "
                          f'training script is run by one, as ln.TorchJob("{Path(file).name}")')
     if name:

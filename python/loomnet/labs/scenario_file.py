@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import codecs
 import hashlib
+import importlib.machinery
 import importlib.util
 import os
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +19,11 @@ from loomnet.base.names import did_you_mean
 from loomnet.base.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes
 from loomnet.base.wall_time import WallTimeOver, importing
 from loomnet.labs.own_modules import HELD_AS, FreshLoader, OwnModules
+from loomnet.processes.inputs import unheard
+
+# By which a text begins; that of UTF-16 begins that of UTF-32.
+_MARKS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
+          (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
 def check_file(path: Path, where: str = "") -> None:
@@ -29,15 +38,34 @@ def check_file(path: Path, where: str = "") -> None:
         raise UsageError(f'{where}no file "{path}"{did_you_mean(str(path), near)}')
 
 
+def check_text(path: Path) -> None:
+    """Raises UsageError for a file that holds no scenario because it is no Python: in another
+    encoding, or with an error of syntax."""
+    text = read_bytes(path, MOST_SOURCE)
+    for mark, name in _MARKS:
+        if text.startswith(mark):
+            raise UsageError(f"{path}: its text is {name}; save it as UTF-8")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as error:
+        at = "" if error.lineno is None else f":{error.lineno}"
+        raise UsageError(f"{path}{at}: {error_text(error)}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{path}: {error_text(error)}") from None
+
+
 def import_file(path: Path) -> ModuleType:
     """A Python file as a module of its own name, which may import modules of its folder. Raises
     UsageError, one line that names the line at fault, for a file that does not parse or whose code
     raises while it is loaded."""
     read_bytes(path, MOST_SOURCE)
+    _check_beside(path.parent)
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"loomnet_scenario_{path.stem}_{digest}"
     beside = OwnModules(path)
-    loader = FreshLoader(name, str(path), beside.digests)
+    loader = FreshLoader(name, str(path), beside.texts)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
@@ -54,6 +82,28 @@ def import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise UsageError(f"{_place(path, error)}{error_text(error)}") from error
     return module
+
+
+def _check_beside(folder: Path) -> None:
+    """Raises UsageError for a file of the folder that Python would take for a module of its own
+    library, as json.py. It does so where it looks into the folder first: in a notebook there, in a
+    test, as `python -m` does."""
+    with unheard():
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return
+    for each in names:
+        name = each.removesuffix(".py")
+        if name == each or name not in sys.stdlib_module_names:
+            continue
+        loaded = sys.modules.get(name)
+        found = (importlib.machinery.PathFinder.find_spec(name) if loaded is None
+                 else getattr(loaded, "__spec__", None))
+        origin = None if found is None else found.origin
+        if origin is not None and Path(origin).resolve().parent == folder.resolve():
+            raise UsageError(f"{folder / each} hides Python's module {name}, which Loomnet and the "
+                             "scenario need; rename it")
 
 
 def _place(path: Path, error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import loomnet._core as _core
-from loomnet.base.errors import WallTimeError
+from loomnet.base.errors import PluginError, WallTimeError
 from loomnet.base.names import how_many
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
@@ -24,10 +24,12 @@ from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity, ProcessorWait
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
+from loomnet.programs.c_file import fault_text
 from loomnet.running.engine import Engine
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.play import Play
@@ -140,6 +142,8 @@ class LiveClock:
 
     @property
     def trouble(self) -> str | None:
+        if fault := self.live.program_fault():
+            raise PluginError(fault_text(fault))
         if time.monotonic() < self._glue_due:
             return None
         self._glue_due = time.monotonic() + _GLUE_S

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from loomnet.base.errors import UsageError
 from loomnet.faults.timetable import LinkChange, LinkState
-from loomnet.plans.model import PanelPlan, Plan
+from loomnet.plans.entries import PanelPlan
+from loomnet.plans.model import Plan
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 

@@ -95,7 +95,11 @@ def why_not_live(found: Iterable[Check] | None = None) -> str | None:
 
 def cannot_start(error: BaseException) -> str:
     """Why the machine refused a bring-up: the line above where it finds what is missing."""
+    from loomnet.programs.c_file import verifier_refusal
+
     said = " ".join(str(error).split())
+    if (why := verifier_refusal(str(error))) is not None:  # with the options of this switch
+        return f"the live run cannot start: {said.partition(': Permission denied')[0]}: {why}"
     return why_not_live() or f"the live run cannot start: {said}; see loomnet doctor"
 
 
@@ -232,7 +236,6 @@ _EXTRAS = (
     ("distributed", "sweep", "loomnet sweep"),
     ("polars", "sweep", "a sweep's table"),
     ("jupyterlab", "notebook", "scenarios/quickstart.ipynb"),
-    ("ipywidgets", "notebook", "a run's progress in a notebook"),
 )
 
 

@@ -20,8 +20,8 @@ from loomnet.measures.samples import Sampler, Samples
 from loomnet.plans.job_request import JobRequest
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
+from loomnet.running.flow_rounds import Round, begun_before, check_begun, rounds_of, stop_at
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import Round, begun_before, check_begun, rounds_of, stop_at
 
 if TYPE_CHECKING:
     from loomnet.live.kernel_tcp import KernelTcp

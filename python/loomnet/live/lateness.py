@@ -24,7 +24,7 @@ def lateness_bound_ps(plan: Plan, dilation: float) -> int:
     """The p99 lateness up to which a run has kept up, in emulated picoseconds: half the shortest
     delay of a link or, if that is more, a sixth of the longest base round trip, this at most 2 ms
     of wall time. Each figure is besides held against its own resolution."""
-    shortest = min(min(link.forward.delay_ps, link.backward.delay_ps) for link in plan.links)
+    shortest = int(plan.links.column("delay_ps").min())
     of_transports = min(plan.base_rtt_ps // _OF_ROUND_TRIP, round(_MOST_WALL_PS / dilation))
     return max(shortest // 2, of_transports)
 

@@ -20,6 +20,7 @@ from loomnet.faults.timetable import (
     LinkChange,
     PhaseChange,
     RouteChange,
+    SendersChange,
     SwitchChange,
 )
 from loomnet.live import doctor
@@ -30,8 +31,9 @@ from loomnet.live.lateness import lateness_bound_ps
 from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
 from loomnet.live.panel_faces import PanelFaces
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
 
@@ -192,7 +194,8 @@ class LiveNetwork:
             elif isinstance(change, ControllerChange):
                 with self.held():
                     self.engine.panels.control(change)
-            elif not isinstance(change, PhaseChange):  # a phase is of the report alone
+            # A phase is of the report alone; senders are the run loop's.
+            elif not isinstance(change, PhaseChange | SendersChange):
                 assert_never(change)
 
     def panel_totals(self) -> dict[str, dict[str, int]]:

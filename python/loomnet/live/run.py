@@ -45,9 +45,9 @@ class LiveRunner:
         jobs = "; ".join(each.job.describe() for each in request.jobs)
         return (f"{plan.name}: {how_many(len(plan.hosts), 'host')}, "
                 f"{how_many(plan.planes, 'plane')}, {switches_text(plan)}, "
-                f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}; "
+                f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}\n"
                 f"offered load {load / request.dilation / 1000:.0f} k of "
-                f"{budget().frames_per_s / 1000:.0f} k switch passes/s; "
+                f"{budget().frames_per_s / 1000:.0f} k switch passes/s\n"
                 f"{jobs}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:

@@ -3,10 +3,13 @@ controllers of its circuits did."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from loomnet.base.names import how_many
+from loomnet.base.table import Table
 from loomnet.measures.gate_trace import GateTrace
 from loomnet.measures.region_events import RegionEvents
 
@@ -82,7 +85,7 @@ def kept_maps(rows: Iterable[tuple[int, int, Sequence[int]]], origin_ps: int, se
     return found
 
 
-@dataclass
+@dataclass(repr=False)
 class ExpertRounds:
     """Of a whole job. `patches`: requests that reached panels; `maps`: distinct circuit maps of the
     region that had the most. `kept`: the first 4,096 maps of region 0, the one before the job among
@@ -100,6 +103,19 @@ class ExpertRounds:
     left_out: int = 0
     rotates: bool = False
     gates: GateTrace | None = None
+
+    def __repr__(self) -> str:
+        return (f"ExpertRounds({how_many(len(self.rounds), 'iteration')} in "
+                f"{how_many(self.regions, 'region')}, "
+                f"{how_many(self.patches, 'request')} to panels; "
+                "rounds, events, spans, waits and kept have them)")
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the figures of the whole job."""
+        table = Table(("figure", "value", "unit", "reason"), (
+            dict(zip(("figure", "value", "unit", "reason"), row, strict=True))
+            for row in self.figures()))
+        return f"<p>{html.escape(repr(self))}</p>{table._repr_html_()}"
 
     def figures(self) -> Iterator[tuple[str, float | None, str, str | None]]:
         """(name, value, unit, why there is none)."""

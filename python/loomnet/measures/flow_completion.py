@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from loomnet.base.names import how_many
 from loomnet.fabrics.link_settings import FRAMING_BYTES, Frames
 from loomnet.measures.lone_ways import LoneWay, LoneWays, clocking_ps
 from loomnet.measures.run_data import RunData
+from loomnet.measures.training import Phase
+from loomnet.measures.value import Value
 from loomnet.plans.model import MESSAGE_BYTES, Plan
 
 LOCAL_PIECE = 65_536  # bytes by which writes take turns on a local link
@@ -48,14 +52,21 @@ class Ideals:
     def __init__(self, plan: Plan, frames: Frames, *, fluid: bool = False) -> None:
         self._plan, self._frames, self._fluid = plan, frames, fluid
         self._ways = LoneWays(plan)
+        self._known: dict[tuple[int, ...], int] = {}  # by the ways and the size
 
     def of(self, source: int, destination: int, size: int) -> int:
         if source == destination:
             return self._local(source, size)
-        frames = self._frames
         if self._plan.panels:
             return self._by_any_port(source, destination, size)
         ports = [self._ways.of(source, destination, plane) for plane in range(self._plan.planes)]
+        key = (size, *map(id, ports))  # ways last as long as this object
+        if key not in self._known:
+            self._known[key] = self._by_ways(ports, size)
+        return self._known[key]
+
+    def _by_ways(self, ports: list[LoneWay], size: int) -> int:
+        frames = self._frames
         if frames.ways == "all" and (len(ports) > 1 or ports[0].forks):
             return self._spread(ports, size)
         if frames.ways in ("all", "one"):
@@ -172,28 +183,69 @@ def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     ]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
+@dataclass(frozen=True)
+class FlowTimes:
+    """Flows by columns: when each began and ended (picoseconds; infinite where it never did), how
+    long it took (seconds), and that over its ideal."""
+
+    start_ps: np.ndarray
+    end_ps: np.ndarray
+    times: np.ndarray
+    slowdowns: np.ndarray
+
+    @classmethod
+    def of(cls, plan: Plan, data: RunData) -> FlowTimes:
+        if not data.flows:
+            return cls(*(np.empty(0) for _ in range(4)))
+        assert data.frames is not None
+        ideals = Ideals(plan, data.frames, fluid=data.fluid)
+        source, destination, size, start, end, _ = data.flows.columns
+        ideal = np.array([ideals.of(*each) for each in
+                          zip(source.tolist(), destination.tolist(), size.tolist(), strict=True)])
+        took = np.where(end < start, np.inf, end - start)
+        return cls(start, start + took, took / 1e12, took / np.maximum(ideal, 1))
+
+    def of_phase(self, phase: Phase) -> FlowTimes:
+        """Those of `before` that ended in it, of `after` that began in it, and of a fault's phase
+        that were under way in it."""
+        inside = np.ones(len(self.times), bool)
+        if phase.name != "before":
+            inside &= (self.end_ps > phase.start_ps if phase.name != "after"
+                       else self.start_ps >= phase.start_ps)
+        if phase.name != "after":
+            inside &= (self.start_ps < phase.end_ps if phase.name != "before"
+                       else self.end_ps <= phase.end_ps)
+        return FlowTimes(self.start_ps[inside], self.end_ps[inside], self.times[inside],
+                         self.slowdowns[inside])
+
+
+def percentile(values: Sequence[float] | np.ndarray, share: float) -> float:
     """Nearest rank: the smallest value that at least this share of them do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
+    ordered = np.sort(values)
+    return float(ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)])
 
 
-def figures(flows: Sequence[FlowRecord]) -> dict[str, tuple[float | None, str]]:
-    """(value, unit) by name over the flows that ended; values None where none did."""
-    done = [
-        (flow.completion_ps / 1e12, flow.completion_ps / max(flow.ideal_ps, 1))
-        for flow in flows
-        if flow.completion_ps is not None
-    ]
-    times, slowdowns = [time for time, _ in done], [slowdown for _, slowdown in done]
-    found: dict[str, tuple[float | None, str]] = {
-        "flows": (len(flows), "flows"),
-        "unfinished": (len(flows) - len(done), "flows"),
-    }
-    for name, share in (("fct_p50_s", 0.5), ("fct_p99_s", 0.99), ("fct_max_s", 1.0)):
-        found[name] = (percentile(times, share) if done else None, "s")
-    found["fct_mean_s"] = (statistics.fmean(times) if done else None, "s")
-    found["slowdown_mean"] = (statistics.fmean(slowdowns) if done else None, "ratio")
-    found["slowdown_p99"] = (percentile(slowdowns, 0.99) if done else None, "ratio")
-    found["slowdown_max"] = (max(slowdowns) if done else None, "ratio")
+SHARES = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+UNITS = {"flows": "flows", "unfinished": "flows",
+         **{f"fct_{of}_s": "s" for of in ("mean", "p50", "p99", "max")},
+         **{f"slowdown_{of}": "ratio" for of in ("mean", "p50", "p99", "max")}}
+
+# Those of a report; means say little of what is as skewed as flows are.
+SHOWN = ("flows", "unfinished", "fct_p50_s", "fct_p99_s", "fct_max_s", "slowdown_p50",
+         "slowdown_p99", "slowdown_max")
+
+
+def figures(flows: FlowTimes) -> dict[str, Value]:
+    """Figures by name, units in UNITS. A flow that never ended is slower than any: a percentile or
+    a mean that would need its time is None."""
+    count = len(flows.times)
+    stuck = int(np.isinf(flows.times).sum())
+    why = (f"{how_many(stuck, 'flow')} of {count} never ended" if count else
+           "no flow is of this phase")
+    found = {"flows": Value(count), "unfinished": Value(stuck)}
+    for kind, end, values in (("fct", "_s", flows.times), ("slowdown", "", flows.slowdowns)):
+        of = {"mean": float(np.mean(values)) if count else math.inf}
+        of |= {name: percentile(values, share) if count else math.inf for name, share in SHARES}
+        found |= {f"{kind}_{name}{end}": Value(None, why) if math.isinf(value) else Value(value)
+                  for name, value in of.items()}
     return found

@@ -47,6 +47,15 @@ class FlowRows(Sequence[FlowRow]):
         """With times counted from there."""
         return FlowRows(self._columns, origin_ps)
 
+    @property
+    def columns(self) -> Column:
+        """A row of numbers for each field of FlowRow, times from the origin; where a flow never
+        ended, its end is below its start."""
+        found = self._columns.copy()
+        found[3:] -= self.origin_ps
+        found[4:][self._columns[4:] < 0] = np.iinfo(np.int64).min
+        return found
+
     def __len__(self) -> int:
         return self._columns.shape[1]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loomnet.fabrics.link_settings import FRAMING_BYTES
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.model import Plan
 
 
 def clocking_ps(frame: int, rate_bps: int) -> int:
@@ -39,7 +39,6 @@ class LoneWay:
                 min(delay + clocking_ps(frame, rate) for delay, rate in links)
                 for links in (self._back if back else self._there))
         return self._known[frame, back]
-
 
     def passing_ps(self, frames: Sequence[tuple[int, int]], *, fluid: bool) -> int:
         """Least time in which frames, bytes and how many in a row, cross one after another.
@@ -82,23 +81,33 @@ class LoneWays:
         self._plan = plan
         self._found: dict[tuple[object, ...], LoneWay] = {}
         self._between: dict[tuple[int, int], list[list[tuple[int, int]]]] = {}
+        self._ends: dict[tuple[int, int], tuple[int, int, tuple[object, ...]]] = {}
 
     def of(self, source: int, destination: int, plane: int) -> LoneWay:
-        topology = self._plan.topology
-        first, last = (topology.leaf_of(host, plane).node for host in (source, destination))
-        ends = [self._leaving(source, first), self._leaving(destination, last) ^ 1]
-        key = (first, last, *(self._link(half) for end in ends for half in (end, end ^ 1)))
+        first, leaving, there = self._end(source, plane)
+        last, arriving, back = self._end(destination, plane)
+        alike = self._plan.topology.alike(first, last)
+        key = ((first, last) if alike is None else alike, there, back)
         if key not in self._found:
-            levels = [[(ends[0], 1)], *self._levels(first, last), [(ends[1], 1)]]
+            levels = [[(leaving, 1)], *self._levels(first, last), [(arriving ^ 1, 1)]]
             self._found[key] = self._way(levels)
         return self._found[key]
 
+    def _end(self, host: int, plane: int) -> tuple[int, int, tuple[object, ...]]:
+        """Of a host: its leaf, the direction of its link to it, and what the link is, both ways."""
+        if (host, plane) not in self._ends:
+            leaf = self._plan.topology.leaf_of(host, plane).node
+            leaving = self._leaving(host, leaf)
+            link = self._link(leaving), self._link(leaving ^ 1)
+            self._ends[host, plane] = leaf, leaving, link
+        return self._ends[host, plane]
+
     def _way(self, levels: Sequence[list[tuple[int, int]]]) -> LoneWay:
         """From levels of directions of links; each stands for so many like it."""
-        half = self._plan.half
-        places = [(sum(half(number).rate_bps * times for number, times in level),
+        rate = {number: self._link(number)[1] for level in levels for number, _ in level}
+        places = [(sum(rate[number] * times for number, times in level),
                    sum(times for _, times in level),
-                   max(half(number).rate_bps for number, _ in level)) for level in levels]
+                   max(rate[number] for number, _ in level)) for level in levels]
         widest = min(fastest for _, _, fastest in places)
         there, back = ([{self._link(number ^ turned) for number, _ in level} for level in levels]
                        for turned in (0, 1))
@@ -106,8 +115,8 @@ class LoneWays:
         return LoneWay(*min(places), widest, forks, there, back)
 
     def _link(self, half: int) -> tuple[int, int]:
-        spec: HalfLinkPlan = self._plan.half(half)
-        return spec.delay_ps, spec.rate_bps
+        setting = self._plan.links.setting
+        return setting(half, "delay_ps"), setting(half, "rate_bps")
 
     def _leaving(self, node: int, far: int) -> int:
         link = self._plan.topology.link_between(node, far)
@@ -119,13 +128,13 @@ class LoneWays:
             topology, routes = self._plan.topology, self._plan.routes
             levels: list[list[tuple[int, int]]] = []
             nodes = [first] if first != last else []
+            alike = topology.alike(first, last) is not None
             times = 1
             while nodes:
                 level: list[tuple[int, int]] = []
                 after: dict[int, None] = {}
                 for node in nodes:
                     ports = routes.ports_towards(node, last)
-                    alike = topology.fabric.uniform
                     times *= len(ports) if alike else 1
                     for port in ports[:1] if alike else ports:
                         far = topology.far(node, port).node

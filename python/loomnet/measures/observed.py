@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from loomnet.base.errors import UsageError
+from loomnet.base.line_styles import STYLES, line_style
 from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.notebook import picture_and_rows, since_text, time_unit
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures.columns import Column, Columns
@@ -116,12 +118,17 @@ class ObservedTable(Table):
     """Rows of time (seconds), where, name and value, in the unit of the name: bytes unless it ends
     in _ps (picoseconds) or _bps (bits per second), or a control says otherwise."""
 
+    first_job: str | None = None  # of the run, from whose time 0 times count
+
     @classmethod
     def of(cls, observed: Observed, name: str, where: str | None, every: Time | None
            ) -> ObservedTable:
         rows = observed.rows(name, "*" if where is None else where,
                              0 if every is None else every.count)
         return cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
+
+    def _repr_html_(self) -> str:
+        return picture_and_rows(self)
 
     def plot(self, axes: Any = None) -> Any:
         """Draws a line for each `where` on matplotlib axes (made if not given) and returns them. In
@@ -135,10 +142,12 @@ class ObservedTable(Table):
             times, values = lines.setdefault((where, name), ([], []))
             times.append(at)
             values.append(value)
-        for (where, _), (times, values) in lines.items():
-            axes.step(times, values, where="post", linewidth=1, label=where)
-        axes.set_xlabel("emulated time, s")
+        unit, factor = time_unit(max((times[-1] for times, _ in lines.values()), default=0.0))
+        for number, ((where, _), (times, values)) in enumerate(lines.items()):
+            axes.step([at / factor for at in times], values, where="post", linewidth=1,
+                      label=where, **line_style(number))
+        axes.set_xlabel(f"emulated time{since_text(self.first_job)} ({unit})")
         axes.set_ylabel(", ".join(sorted({name for _, name in lines})))
-        if 0 < len(lines) <= 8:
+        if 0 < len(lines) <= len(STYLES):
             axes.legend(fontsize="small")
         return axes

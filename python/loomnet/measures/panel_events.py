@@ -9,7 +9,7 @@ import numpy as np
 
 from loomnet.base.table import Table
 from loomnet.measures.columns import Column, Columns
-from loomnet.plans.model import PanelPlan
+from loomnet.plans.entries import PanelPlan
 
 _T = TypeVar("_T")
 COLUMNS = ("time", "where", "kind", "value")
@@ -22,10 +22,12 @@ class PanelEvents:
     """Kind "status": of a simplex port, "ocs0 3A" where light comes in and "ocs0 3B" where it
     leaves, numbered from 1 as in a panel's control interfaces. Kind "carrier": of a host, by its
     link to the panel. Kind "command": what a panel was asked for from outside the run. `left_out`:
-    events beyond those that a panel keeps."""
+    events beyond those that a panel keeps. `patches`: by panel, when each ingress port was joined
+    to which egress port, ports from 0, -1 for none; those of before the run come first."""
 
     def __init__(self) -> None:
         self.left_out = 0
+        self.patches: dict[str, list[tuple[int, int, int]]] = {}  # (time in ps, port, far port)
         self._columns = Columns(("at_ps", np.int64), ("where", np.int32), ("what", np.int32))
         self._where: dict[str, int] = {}
         self._what: dict[tuple[str, str], int] = {}  # (kind, value)
@@ -53,6 +55,11 @@ class PanelEvents:
         what = kinds[np.where(carrier, len(_STATUSES) + rows["value"], rows["value"])]
         self._columns.add(len(rows), at_ps=rows["at_ps"], where=where, what=what)
 
+    def add_patches(self, panel: str, rows: Column) -> None:
+        """As the engine gives them."""
+        self.patches[panel] = list(zip(*(rows[name].tolist() for name in
+                                         ("at_ps", "port", "peer")), strict=True))
+
     def _places(self, names: Iterable[str]) -> Column:
         return _numbered(self._where, names)
 
@@ -71,6 +78,8 @@ class PanelEvents:
         """In time since then."""
         found = PanelEvents()
         found.left_out, found._where, found._what = self.left_out, self._where, self._what
+        found.patches = {panel: [(at - origin_ps, port, far) for at, port, far in rows]
+                         for panel, rows in self.patches.items()}
         found._columns.add(len(self), at_ps=self._columns["at_ps"] - origin_ps,
                            where=self._columns["where"], what=self._columns["what"])
         return found

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from loomnet.base.notebook import picture_and_rows, since_text, time_unit
+from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures.columns import Column, Columns, first_of_steps
@@ -75,16 +78,36 @@ class PoolSeries:
 class PoolTable(Table):
     """Rows of time (seconds), job, and the slots that it held then: summing are those with a
     partial sum, done those with a whole one that waits to be freed, held is both. `slots`: of the
-    switch."""
+    switch. `taken`: how often any job took one, sampled or not."""
 
     slots: int
+    taken: int = 0
+    held_ps: int = 0  # from being taken to being free again, all together, where that is counted
+    first_job: str | None = None  # of the run, from whose time 0 times count
 
     @classmethod
-    def of(cls, series: PoolSeries, switch: str, every: Time | None) -> PoolTable:
+    def of(cls, series: PoolSeries, switch: str, every: Time | None,
+           counters: Mapping[str, int] | None = None) -> PoolTable:
+        """`counters`: of the switch."""
         rows = series.rows(switch, 0 if every is None else every.count)
         made = cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
         made.slots = series.slots[switch]
+        made.taken, made.held_ps = taken_slots(counters or {})
         return made
+
+    @property
+    def unseen(self) -> bool:
+        """Whether slots were taken and no sample met one that was held."""
+        return self.taken > 0 and not any(self.column("held"))
+
+    @property
+    def taken_text(self) -> str:
+        """How often slots were taken, and for how long each on average."""
+        return taken_text(self.taken, self.held_ps, self.unseen)
+
+    def _repr_html_(self) -> str:
+        said = f"<p>{html.escape(self.taken_text)}</p>" if self.taken else ""
+        return picture_and_rows(self) + said
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the slots held as areas, one job's upon another's, on matplotlib axes (made if not
@@ -96,12 +119,32 @@ class PoolTable(Table):
         names = list(dict.fromkeys(self.column("job")))
         times = list(dict.fromkeys(self.column("time")))
         held = {name: [row["held"] for row in self.rows if row["job"] == name] for name in names}
-        axes.stackplot(times, list(held.values()), labels=names, step="post", linewidth=0,
+        unit, factor = time_unit(max(times, default=0.0))
+        axes.stackplot([at / factor for at in times], list(held.values()), labels=names,
+                       step="post", linewidth=0,
                        colors=[COLOURS[n % len(COLOURS)] for n in range(len(names))])
         axes.axhline(self.slots, color="#333333", linewidth=0.8, linestyle=":")
-        axes.set_xlabel("emulated time, s")
-        axes.set_ylabel("slots held")
-        axes.set_ylim(0, self.slots * 1.05)
+        axes.set_xlabel(f"emulated time{since_text(self.first_job)} ({unit})")
+        axes.set_ylabel(f"slots held, of {self.slots}")
+        axes.set_ylim(0, self.slots * 1.3)  # with room for the legend
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        if self.unseen:
+            axes.text(0.5, 0.4, f"No sample met a slot that was held.\n{self.taken_text}.",
+                      transform=axes.transAxes, ha="center", va="center", fontsize="small")
         if 0 < len(names) <= len(COLOURS):
             axes.legend(fontsize="small", loc="upper right", ncols=2)
         return axes
+
+
+def taken_slots(counters: Mapping[str, int]) -> tuple[int, int]:
+    """How often slots of a switch were taken, and picoseconds for which they were held, all
+    together: 0 too where that is not counted, as of slots that are a job's own (SwitchML)."""
+    return counters.get("claim", 0), counters.get("held_ps", 0)
+
+
+def taken_text(taken: int, held_ps: int, unseen: bool) -> str:
+    """`unseen`: no sample met a slot that was held."""
+    text = f"Slots were taken {taken:,} times"
+    if held_ps:
+        return f"{text}, each for {number_text(held_ps / taken / 1e12, 's')} on average"
+    return f"{text}, each for no time: all packets of a sum came at once" if unseen else text

@@ -46,7 +46,7 @@ def numbered(names: Iterable[str]) -> list[str]:
 @dataclass(frozen=True)
 class Metric:
     """One row. `value` None has a `reason`. `stands` is false for a figure below the resolution of
-    the run that measured it."""
+    the run that measured it. `recorded`: the scenario's own, by lab.metric."""
 
     name: str
     value: Number | None
@@ -57,6 +57,7 @@ class Metric:
     reason: str | None = None
     stands: bool = True
     job: str | None = None  # where a run has several
+    recorded: bool = False
 
     @property
     def dotted(self) -> str:
@@ -206,7 +207,7 @@ def stands(
 @dataclass(frozen=True)
 class Check:
     """One bound on one value. Null and NaN fail. `unit` is the figure's that was checked, for the
-    text of the check; the row in a report has none."""
+    text of the check; the row in a report has none. `what`: in words, what is checked."""
 
     name: str
     value: Number | None
@@ -216,9 +217,10 @@ class Check:
     reason: str | None = None
     stands: bool = True
     unit: str | None = None
+    what: str | None = None
 
     def row(self) -> dict[str, Any]:
-        return {
+        made = {
             "name": self.name,
             "value": self.value,
             "bound": self.bound,
@@ -227,6 +229,7 @@ class Check:
             "reason": self.reason,
             "below_resolution": not self.stands,
         }
+        return made if self.what is None else {**made, "what": self.what}
 
     @property
     def bound_text(self) -> str:
@@ -251,6 +254,7 @@ def check(
     abs: float | None = None,
     published: Number | None = None,
     reason: str | None = None,
+    what: str | None = None,
 ) -> Check:
     """Judges a value against bounds: ge and le may be combined; approx needs rel or abs.
 
@@ -258,6 +262,7 @@ def check(
     """
     _named("check", name)
     _text_or_none(f"check {name}: reason", reason)
+    _text_or_none(f"check {name}: what", what)
     published = _published(f"check {name}", published)
     given = {"ge": ge, "le": le, "eq": eq, "approx": approx}
     bound: dict[str, Number] = {}
@@ -278,10 +283,12 @@ def check(
     if isinstance(value, Measured):
         still, unit = value.metric.stands, value.metric.unit
     if value is None:
-        return Check(name, None, bound, False, published, reason or "the value is null", still)
+        why = reason or "the value is null"
+        return Check(name, None, bound, False, published, why, still, what=what)
     number = _number(value, f"check {name}")
     if not _finite(number):
-        return Check(name, None, bound, False, published, f"the value is {quoted(value)}", still)
+        why = f"the value is {quoted(value)}"
+        return Check(name, None, bound, False, published, why, still, what=what)
     ok = (
         number >= bound.get("ge", number)
         and number <= bound.get("le", number)
@@ -289,7 +296,7 @@ def check(
     )
     if approx is not None:
         ok = math.fabs(number - bound["approx"]) <= bound["tolerance"]
-    return Check(name, number, bound, ok, published, reason, still, unit)
+    return Check(name, number, bound, ok, published, reason, still, unit, what)
 
 
 def _tolerance(name: str, approx: Number, rel: float | None, absolute: float | None) -> float:

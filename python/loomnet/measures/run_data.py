@@ -32,7 +32,7 @@ class HostSeries:
     collective, or one message of a traffic model. `busy`: the union of intervals with operations
     outstanding, those that never finished included. `silences`: while busy, the longer spans in
     which no payload reached this host; complete above `silence_floor_ps`. `payload`: bytes received
-    per bin of `bin_ps`, from time 0.
+    per bin of `bin_ps`, from `begin_ps`: time 0, but in a picture on the run's clock.
     """
 
     # Lists, or numpy arrays of as many columns.
@@ -42,6 +42,7 @@ class HostSeries:
     payload: Sequence[int] | Any = field(default_factory=list)
     bin_ps: int = 10**9
     silence_floor_ps: int = 0
+    begin_ps: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class Fidelity:
     waits: list[ProcessorWait] = field(default_factory=list)  # the same
 
 
+NEVER_CAME = "faults that never came"  # a note of a run
+
 # Of a system: name, value, unit, and why there is no value.
 OwnFigure = tuple[str, float | None, str, str | None]
 Ending = Literal["finished", "stalled", "failed", "interrupted"]
@@ -132,7 +135,8 @@ Ending = Literal["finished", "stalled", "failed", "interrupted"]
 @dataclass
 class RunData:
     """Everything one run produced. `counters`: cumulative totals over all hosts, as steps (time,
-    value); the names `lost`, `retransmitted`, `readmitted` become figures, absent ones null."""
+    value); the names `lost`, `retransmitted`, `readmitted` become figures, absent ones null, and so
+    does `timeouts`, which is there where any ran out."""
 
     ended: Ending
     end_ps: int
@@ -147,6 +151,9 @@ class RunData:
     totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
     unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
     flows: FlowRows = field(default_factory=FlowRows)  # of jobs that have flows
+    # Of these flows that waited for retransmission timeouts: picoseconds, by the flow's place.
+    timeout_waits: dict[int, int] = field(default_factory=dict)
+    never_came: list[str] = field(default_factory=list)  # faults that the run's end came before
     samples: Samples | None = None  # where the run was asked for them
     observed: Observed | None = None  # the same
     pools: PoolSeries | None = None  # the same
@@ -161,6 +168,8 @@ class RunData:
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     earlier_snapshots: dict[str, dict[int, Snapshot]] = field(default_factory=dict)  # by time
     directory: Path | None = None  # holds ranks/<n>.log
+    # The job's time 0 on the engine's clock, by which plug-ins and switch programs are told times.
+    time_zero_ps: int | None = None
     completion_ps: int | None = None  # from the job's start to its end
     # Whether another job of the run has a host of this one: what NICs count is then no job's own.
     shares_hosts: bool = False
@@ -168,3 +177,4 @@ class RunData:
     of_systems: list[OwnFigure] = field(default_factory=list)  # figures that systems bring
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
     wrong: int | None = None
+    zero_ps: int = 0  # where time 0 lies in the time of the run's first job

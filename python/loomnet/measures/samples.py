@@ -110,8 +110,7 @@ class Sampler:
                  ) -> None:
         if every < LEAST_STEP:
             raise UsageError(f"run: sample={every} must be {LEAST_STEP} or more")
-        known = {half.name: half.number for link in plan.links if names or links
-                 for half in (link.forward, link.backward)}
+        known = plan.links.half_numbers() if names or links else {}
         whole = _matching(links, known)
         queues = list(dict.fromkeys([*names, *whole]))
         for name in queues:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import in_quotes, quoted
+from loomnet.base.names import how_many, in_quotes, quoted
+from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.fabrics.nodes import FORWARD
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.entries import SwitchPlan
+from loomnet.plans.model import Plan
 
 # Name of the rows -> the rows that are not all zeros, each with its number as "row".
 Snapshot = Mapping[str, list[dict[str, Any]]]
@@ -39,6 +42,16 @@ class SwitchState:
             raise UsageError(f"snapshot: at={wanted}: none was taken then; give the run "
                              f'snapshots=["{wanted}"]; there are {taken}')
         return self.earlier[wanted.count]
+
+    def _repr_html_(self) -> str:
+        table = Table(("counter", "count"), ({"counter": name, "count": count}
+                                             for name, count in self.counters.items()))
+        said = [f"switch {self.name}, program {self.program}; ln.explain(NAME) says what a counter "
+                "counts",
+                *(f'.snapshot()["{name}"]: {how_many(len(rows), "row")} of its memory at the '
+                  "run's end that are not all zeros" for name, rows in self.state.items())]
+        above = "".join(f"<p>{html.escape(line)}</p>" for line in said)
+        return f"{above}{table._repr_html_()}"
 
     def by_job(self) -> dict[int, dict[str, int]]:
         """What a program has counted of each job, by the job's number on the wire: over all ports

@@ -12,39 +12,48 @@ from typing import Any
 
 from loomnet.base.names import how_many
 from loomnet.measures.run_data import HostSeries, Interval, Iteration, RunData
+from loomnet.measures.value import Value
 
 FIGURES = (
     "iteration_s",
+    "iteration_slowdown",
+    "slowest_iteration_s",
+    "slowest_slowdown",
+    "stood_still_s",
     "goodput_ratio",
     "blip_s",
     "recovery_s",
     "lost",
     "retransmitted",
+    "timeouts",
     "readmitted",
 )
-UNITS = {
+OF_TRAINING = {  # units
     "iteration_s": "s",
+    "iteration_slowdown": "ratio",
+    "slowest_iteration_s": "s",
+    "slowest_slowdown": "ratio",
+    "stood_still_s": "s",
     "blip_s": "s",
     "recovery_s": "s",
     "goodput_ratio": "ratio",
     "lost": "packets",
     "retransmitted": "packets",
+    "timeouts": "timeouts",
     "readmitted": "paths",
     "errors": "errors",
     "final_loss": "loss",
 }
 MIN_ITERATIONS = 5  # a median of fewer says nothing
 RECOVERED_ITERATIONS, RECOVERED_WITHIN = 3, 1.1
-NO_FAULT = "there is no fault to recover from"  # why `before` and `after` have no recovery_s
+STOOD_STILL = 2  # a silence of so many healthy iterations and more
+UNDISTURBED = ("before", "after")  # the phases without a fault
+MARK = "mark"  # the group of TorchJob.log that annotates
+# Why `before` and `after` have no recovery_s and no stood_still_s.
+NO_FAULT = "there is no fault to recover from"
 
 
-@dataclass(frozen=True)
-class Value:
-    """A figure: a number, or None and the reason. `span_ps`: the window a rate was taken over."""
-
-    value: float | None
-    reason: str | None = None
-    span_ps: int | None = None
+NO_TIME = Value(None, "iterations before the faults took no time")
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Phase:
     start_ps: int
     end_ps: int
     capacity: float = 1.0  # expected share of the healthy fabric
+    # The same of the slowest of independent flows, with which a round of them ends; None: capacity.
+    round_capacity: float | None = None
 
 
 def phases_of(
@@ -60,6 +71,7 @@ def phases_of(
     capacity: Mapping[str, float] | None = None,
     settle_ps: int = 0,
     planned: Iterable[str] = (),
+    round_capacity: Mapping[str, float] | None = None,
 ) -> list[Phase]:
     """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
     last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
@@ -73,7 +85,8 @@ def phases_of(
     for window in windows:
         end = data.end_ps if window.end_ps is None else min(window.end_ps, data.end_ps)
         found.append(
-            Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1))
+            Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1),
+                  (round_capacity or {}).get(window.phase))
         )
     last = max((phase.end_ps for phase in found[1:]), default=data.end_ps)
     for name in dict.fromkeys(planned):
@@ -102,6 +115,80 @@ def iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None 
         return Value(None, f"{how_many(len(whole), 'whole iteration')} in the phase, "
                            f"{MIN_ITERATIONS} needed")
     return Value(statistics.median(i.length_ps for i in whole) / 1e12)
+
+
+def healthy_iteration_ps(iterations: list[Iteration], before: Phase) -> float | None:
+    """Median length of the iterations wholly before the first fault, however few; None of none."""
+    whole = whole_iterations(iterations, before)
+    return statistics.median(each.length_ps for each in whole) if whole else None
+
+
+def iteration_slowdown(iterations: list[Iteration], phase: Phase, before: Phase,
+                       why_none: str | None = None) -> Value:
+    """iteration_s of the phase over that of `before`."""
+    here, healthy = (iteration_s(iterations, each, why_none) for each in (phase, before))
+    if here.value is None:
+        return here
+    if healthy.value is None:
+        return Value(None, f"before the faults: {healthy.reason}")
+    return Value(here.value / healthy.value) if healthy.value else NO_TIME
+
+
+def slowest_iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None = None
+                        ) -> Value:
+    """Longest iteration that overlaps a fault's phase. Of `before` and `after`, longest one that
+    lies wholly inside: one that crosses their edge was disturbed by a fault."""
+    if phase.name in UNDISTURBED:
+        found, where = whole_iterations(iterations, phase), "in"
+    else:
+        first = bisect.bisect_right(iterations, phase.start_ps, key=lambda i: i.end_ps)
+        last = bisect.bisect_left(iterations, phase.end_ps, lo=first, key=lambda i: i.start_ps)
+        found, where = iterations[first:last], "overlaps"
+    if not found:
+        return Value(None, why_none or f"no iteration that ended {where} the phase")
+    return Value(max(each.length_ps for each in found) / 1e12)
+
+
+def slowest_slowdown(iterations: list[Iteration], phase: Phase, before: Phase,
+                     why_none: str | None = None) -> Value:
+    """slowest_iteration_s over the median of the iterations wholly before the first fault."""
+    slowest = slowest_iteration_s(iterations, phase, why_none)
+    if slowest.value is None:
+        return slowest
+    healthy = healthy_iteration_ps(iterations, before)
+    if healthy is None:
+        return Value(None, "no whole iteration before the faults")
+    return Value(slowest.value * 1e12 / healthy) if healthy else NO_TIME
+
+
+def stood_still(data: RunData, phases: Sequence[Phase], index: int) -> Interval | None:
+    """Begin and end of the longest silence from a fault to the next one that lasts for two healthy
+    iterations and more; None of none. A stall outlives its phase, and one that was there when the
+    fault began is an earlier fault's."""
+    phase, healthy = phases[index], healthy_iteration_ps(data.iterations, phases[0])
+    if not healthy:
+        return None
+    silence = longest_silence(data.hosts, phase.start_ps, next_fault_ps(phases, index, data.end_ps))
+    if silence is None or silence[1] - silence[0] < STOOD_STILL * healthy:
+        return None
+    earlier = (each for each in phases if each.start_ps < phase.start_ps and each.name != "before")
+    if silence[0] < phase.start_ps and any(
+            each.start_ps <= silence[0] < each.end_ps for each in earlier):
+        return None
+    return silence
+
+
+def stood_still_s(data: RunData, phases: Sequence[Phase], index: int) -> Value:
+    """Length of that silence; 0 where there is none."""
+    healthy = healthy_iteration_ps(data.iterations, phases[0])
+    if healthy is None:
+        return Value(None, data.no_iterations or "no whole iteration before the faults")
+    if not healthy:
+        return NO_TIME
+    silence = stood_still(data, phases, index)
+    if silence is None:  # it is as certain as the phase is long, live too
+        return Value(0.0, span_ps=phases[index].end_ps - phases[index].start_ps)
+    return Value((silence[1] - silence[0]) / 1e12)
 
 
 def goodput(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
@@ -138,6 +225,23 @@ def blip_s(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
     return Value(max(longest, floor, 0) / 1e12)
 
 
+def longest_silence(hosts: Mapping[int, HostSeries], start_ps: int, end_ps: int
+                    ) -> Interval | None:
+    """The longest payload silence at any receiver with work outstanding that lasts from some time
+    between these two on, begin and end, whole; None of none."""
+    import numpy as np
+
+    longest: Interval | None = None
+    for series in hosts.values():
+        found = np.asarray(series.silences, dtype=np.int64).reshape(-1, 2)
+        found = found[(found[:, 1] > start_ps) & (found[:, 0] < end_ps)]
+        if len(found):
+            begin, end = found[np.argmax(found[:, 1] - found[:, 0])].tolist()
+            if longest is None or end - begin > longest[1] - longest[0]:
+                longest = begin, end
+    return longest
+
+
 def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> float | None:
     """compute + communication / expected capacity, both medians of `before`; None without them.
     Communication is the time with work outstanding at the busiest host within the iteration."""
@@ -154,15 +258,19 @@ def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> floa
 def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
                within: float = RECOVERED_WITHIN) -> Value:
     """From the fault to the end of the first of three consecutive iterations within 1.1 times the
-    expected length, looked for up to `until_ps` (the next fault)."""
-    expected = expected_iteration_ps(data, before, phase.capacity)
+    expected length, looked for up to `until_ps` (the next fault). An iteration ends with the
+    slowest of its flows, so a round of independent flows is expected to last as long as that one
+    does, and not as the mean of all flows does, which is the phase's capacity. Where the slowest
+    has no way at all, no round ends before the fault does, and those after it are healthy ones."""
+    capacity = phase.capacity if phase.round_capacity is None else phase.round_capacity or 1.0
+    expected = expected_iteration_ps(data, before, capacity)
     if expected is None and data.no_iterations is not None:
         return Value(None, data.no_iterations)
     if expected is None:
         return Value(
             None,
             f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
-            if phase.capacity > 0
+            if capacity > 0
             else "no expected capacity is known, or none is left on the shortest paths",
         )
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
@@ -212,56 +320,30 @@ def losses(data: RunData) -> list[tuple[int, float]]:
     return found
 
 
+def marks(data: RunData) -> list[tuple[int | None, int, str]]:
+    """(step, picoseconds at which that step ended, text) of every line of rank 0 that marks one;
+    without a step of its own a line has that of the line before it."""
+    found, last = [], None
+    for at, groups in data.log:
+        step = groups.get("step", "")
+        last = int(step) if step.isdecimal() else last
+        if text := groups.get(MARK, "").strip():
+            found.append((last, at, text))
+    return found
+
+
 def final_loss(data: RunData) -> Value:
     curve = losses(data)
     return Value(curve[-1][1]) if curve else Value(None, "no loss was read from rank 0's output")
 
 
-def _why_empty(data: RunData, phase: Phase) -> str:
+def why_empty(data: RunData, phase: Phase) -> str:
     """Times are the job's own: what lies before 0 was over when it began."""
     if data.end_ps <= 0:
         return data.no_iterations or "the job began no iteration"
     if phase.end_ps <= 0:
         return "the job began after this phase"
     return "the job finished before this phase"
-
-
-# --- all figures --------------------------------------------------------------------------------
-def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> dict[str, Value]:
-    """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with
-    its reason, in the phase where it ended and in those it never reached. `whose`: what the reasons
-    call the data's owner, "job" for one job of several."""
-    before = phases[0]
-    early = data.ended != "finished"
-    figures: dict[str, Value] = {}
-    for index, phase in enumerate(phases):
-        if early and phase.end_ps >= data.end_ps:
-            reason = f"the {whose} {data.ended}: {data.reason or 'no reason given'}"
-            figures |= {f"{phase.name}.{name}": Value(None, reason) for name in FIGURES}
-            continue
-        if phase.start_ps >= phase.end_ps:
-            never = Value(None, _why_empty(data, phase))
-            figures |= {f"{phase.name}.{name}": never for name in FIGURES}
-            continue
-        until = next_fault_ps(phases, index, data.end_ps)
-        fault = phase.name not in ("before", "after")
-        none = Value(None, NO_FAULT)
-        figures |= {
-            f"{phase.name}.{name}": value
-            for name, value in {
-                "iteration_s": iteration_s(data.iterations, phase, data.no_iterations),
-                "goodput_ratio": goodput_ratio(data.hosts, phase, before),
-                "blip_s": blip_s(data.hosts, phase),
-                "recovery_s": recovery_s(data, phase, before, until) if fault else none,
-                **{
-                    name: counted(data, name, phase)
-                    for name in ("lost", "retransmitted", "readmitted")
-                },
-            }.items()
-        }
-    figures["errors"] = Value(len(data.errors))
-    figures["final_loss"] = final_loss(data)
-    return figures
 
 
 def overlap(intervals: Sequence[Interval] | Any, span: Phase | Iteration) -> int:

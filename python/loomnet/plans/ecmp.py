@@ -4,30 +4,39 @@ what they become once the fabric has reconverged around dead links and switches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from loomnet.fabrics.topology import PartialTopology, Topology
+from loomnet.fabrics.topology import ClosTopology, Topology
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SwitchRoutes:
-    """ECMP tables of one switch: groups of ports, and each host's group (-1: unreachable)."""
+    """ECMP tables of one switch. `groups`: ports of equal cost; `hosts`: numbers of the hosts that
+    are there, in order; `group`: of each, its group, -1: unreachable."""
 
     groups: tuple[tuple[int, ...], ...]
-    group_of: Sequence[int] | Mapping[int, int]  # by host number
-
-    def items(self) -> Iterable[tuple[int, int]]:
-        """(host number, group) of every host that is there."""
-        by_number = self.group_of
-        return by_number.items() if isinstance(by_number, Mapping) else enumerate(by_number)
+    hosts: np.ndarray  # int64[n]
+    group: np.ndarray  # int64[n]
 
     def ports(self, host: int) -> tuple[int, ...]:
         """Ports of equal cost towards a host; empty when there is none."""
-        index = self.group_of[host]
-        return () if index < 0 else self.groups[index]
+        at = int(np.searchsorted(self.hosts, host))
+        if at == len(self.hosts) or self.hosts[at] != host or self.group[at] < 0:
+            return ()
+        return self.groups[self.group[at]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"groups": self.groups,
+                "group_of": dict(zip(self.hosts.tolist(), self.group.tolist(), strict=True))}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SwitchRoutes) and self.groups == other.groups and all(
+            np.array_equal(*each) for each in
+            ((self.hosts, other.hosts), (self.group, other.group)))
 
 
 class _PlaneHosts:
@@ -64,7 +73,8 @@ class EcmpTables:
         self._hosts: dict[int, _PlaneHosts] = {}  # by plane
         self._around: dict[int, list[tuple[int, int, int]]] = {}  # by switch
         whole = not (self.down_links or self.down_switches)
-        self._shape = topology.shape if isinstance(topology, PartialTopology) and whole else None
+        self._shape = topology.shape if isinstance(topology, ClosTopology) and whole else None
+        self._numbers = np.array(topology.host_numbers, np.int64)
 
     def _usable(self, link: int, far: int) -> bool:
         return link not in self.down_links and far not in self.down_switches
@@ -137,9 +147,7 @@ class EcmpTables:
                 of_leaf[hosts.number[leaf]] = groups.setdefault(ports, len(groups))
         group_of = of_leaf[hosts.leaf]
         group_of[own] = of_own
-        if len(group_of) == self.topology.host_count:
-            return SwitchRoutes(tuple(groups), tuple(group_of.tolist()))
-        return SwitchRoutes(tuple(groups), dict(zip(numbers, group_of.tolist(), strict=True)))
+        return SwitchRoutes(tuple(groups), self._numbers, group_of)
 
     def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
         """Planes (NIC ports) by which `source` reaches `destination`."""

@@ -23,7 +23,7 @@ class JobRequest:
     without a finished operation or iteration after which the engine ends the job ("stalled", one
     error); None: never. `start_ps`: emulated time from the run's begin to the job's; `stop_ps`: to
     when it begins nothing new; None: it ends by itself. `gaps_ps`: compute times of another run
-    that are replayed.
+    that are replayed. `servers`: hosts of its servers, where it has some (systems.servers).
     """
 
     job: Job
@@ -35,6 +35,7 @@ class JobRequest:
     start_ps: int = 0
     stop_ps: int | None = None
     gaps_ps: tuple[Any, ...] = ()
+    servers: tuple[int, ...] = ()
 
     @property
     def begins_for_ps(self) -> int | None:

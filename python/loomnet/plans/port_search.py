@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.entries import HalfLinkPlan
+from loomnet.plans.model import Plan
 
 
 def find_port(plan: Plan, text: str) -> HalfLinkPlan:

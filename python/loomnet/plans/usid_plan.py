@@ -8,11 +8,14 @@ import ipaddress
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from loomnet.base.errors import AddressError
+from loomnet.fabrics.clos_part import Touched
 from loomnet.fabrics.clos_shape import Clos
-from loomnet.fabrics.topology import PartialTopology, Topology
+from loomnet.fabrics.topology import ClosTopology, Topology
 from loomnet.plans.path_sets import MOST_WAYS, PathSets
 
 Style = Literal["uN", "uA"]
@@ -73,14 +76,39 @@ class PlanePaths:
         return usid_address(plane, tuple(usids))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SwitchUsids:
-    """Static uSID tables of one switch; keys are uSIDs behind the plane's block."""
+    """Static uSID tables of one switch; keys are uSIDs behind the plane's block, in order.
+    `links`: rows of a uA uSID, which is shifted, and its port; `next`: rows of the uSID that comes
+    next and its port."""
 
     block: int
     own: int  # uN: shift, then look up again
-    adjacencies: tuple[tuple[int, int], ...]  # uA: shift, then this port
-    fib: tuple[tuple[int, int], ...]  # next uSID -> port
+    links: np.ndarray  # uint16[n, 2]
+    next: np.ndarray  # uint16[n, 2]
+
+    @classmethod
+    def of(cls, block: int, own: int, ports: Any = (), links: Any = (), next: Any = ()
+           ) -> SwitchUsids:
+        """From columns: ports, and for each the uA uSID of its link and the uSID behind it."""
+        made = (np.column_stack([keys, ports]).astype(np.uint16).reshape(-1, 2)
+                for keys in (links, next))
+        return cls(block, own, *(rows[np.argsort(rows[:, 0], kind="stable")] for rows in made))
+
+    @property
+    def adjacencies(self) -> tuple[tuple[int, int], ...]:
+        return tuple(map(tuple, self.links.tolist()))
+
+    @property
+    def fib(self) -> tuple[tuple[int, int], ...]:
+        return tuple(map(tuple, self.next.tolist()))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": self.block, "own": self.own, "adjacencies": self.adjacencies,
+                "fib": self.fib}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SwitchUsids) and self.to_dict() == other.to_dict()
 
 
 class UsidPlan:
@@ -104,7 +132,7 @@ class UsidPlan:
         # Per plane, the first core's place among the uA uSIDs of T1 and T2. In a regular fabric no
         # switch is next to both, and both begin at 0; elsewhere cores come behind the spines.
         self._first_core: dict[int, int] = dict.fromkeys(range(topology.planes), 0)
-        if isinstance(topology, PartialTopology):
+        if isinstance(topology, ClosTopology):
             self._number_as_whole(topology)
         else:
             for plane in range(topology.planes):
@@ -113,7 +141,7 @@ class UsidPlan:
         # uSIDs of the ways between leaves of two kinds, by the ways' switches.
         self._listed: dict[int, tuple[tuple[int, ...], ...]] = {}
 
-    def _number_as_whole(self, topology: PartialTopology) -> None:
+    def _number_as_whole(self, topology: ClosTopology) -> None:
         shape = topology.shape
         self._limits(shape.leaves, shape.aggs, shape.cores, 0)
         by_tier = {"leaf": self.leaf, "agg": self.spine, "core": self.core}
@@ -187,15 +215,40 @@ class UsidPlan:
     def tables(self, switch: int) -> SwitchUsids:
         plane = self.topology.plane_of_switch(switch)
         if self._exhausted is not None:
-            return SwitchUsids(block(plane), 0, (), ())
-        adjacencies, fib = [], []
+            return SwitchUsids.of(block(plane), 0)
+        if isinstance(self.topology, ClosTopology):
+            return self._regular_tables(self.topology.part, switch)
+        ports, links, after = [], [], []
         for port, _, far in self.topology.neighbours(switch):
-            adjacencies.append((self.adjacency(switch, far), port))
+            ports.append(port)
+            links.append(self.adjacency(switch, far))
             host = self.topology.is_host(far)
-            fib.append((HOST + self.downlink[switch, far] if host else self.own(far), port))
-        return SwitchUsids(
-            block(plane), self.own(switch), tuple(sorted(adjacencies)), tuple(sorted(fib))
-        )
+            after.append(HOST + self.downlink[switch, far] if host else self.own(far))
+        return SwitchUsids.of(block(plane), self.own(switch), ports, links, after)
+
+    def _regular_tables(self, part: Touched, switch: int) -> SwitchUsids:
+        shape = part.shape
+        tier, plane, index = shape.place(switch)
+        # Of the links down and up: ports, the numbers behind them, and where uSIDs of them begin.
+        if tier == "leaf":
+            down = np.array(part.downlinks(index), np.int64)
+            up = np.array(part.ups, np.int64)
+            base = index // shape.leaves_per_pod * shape.aggs_per_pod
+            found = ((down, down, UA_HOST, HOST), (shape.hosts_per_leaf + up, base + up, UA_T1, T1))
+        elif tier == "agg":
+            pod, which = divmod(index, shape.aggs_per_pod)
+            leaves = np.array(part.leaves_in(pod), np.int64)
+            up = np.array(part.core_ups, np.int64)
+            found = ((leaves - pod * shape.leaves_per_pod, leaves, UA_T0, T0),
+                     (shape.leaves_per_pod + up, which * shape.cores_per_agg + up, UA_T1, T2))
+        else:
+            pods = np.array(part.pods, np.int64)
+            which = index // shape.cores_per_agg
+            found = ((pods, pods * shape.aggs_per_pod + which, UA_T1, T1),)
+        ports, links, after = (np.concatenate(each) for each in zip(*(
+            (ports, numbers + adjacent, numbers + own) for ports, numbers, adjacent, own in found),
+            strict=True))
+        return SwitchUsids.of(block(plane), self.own(switch), ports, links, after)
 
     def paths(self, source: int, destination: int, plane: int) -> PlanePaths:
         """The path template between two hosts (numbers) in one plane."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.base.names import did_you_mean, quoted
-from loomnet.plugins.failures import asked
+from loomnet.plugins.failures import asked, defined_at
 from loomnet.plugins.registry import ASSIGNMENT, registered, registered_names
 
 # "skip": MixNet's greedy rule, which passes over a pair that lacks a free port. "literal": as
@@ -60,18 +60,19 @@ def circuits_of(name: str, plugin: Any, demand: np.ndarray, free: np.ndarray,
     given = [each.copy() for each in (demand, free, previous)]
     with asked(where, "assign"):
         found = np.asarray(plugin.assign(*given))
+    at = defined_at(plugin.assign)
     if found.shape != demand.shape or found.dtype.kind not in "iu":
         raise PluginError(f"{where}: assign gave {quoted(found.tolist())}, which is no array "
-                          f"{demand.shape} of whole numbers")
+                          f"{demand.shape} of whole numbers{at}")
     circuits = found.astype(np.int64)
     if (circuits < 0).any():
-        raise PluginError(f"{where}: assign gave less than 0 circuits")
+        raise PluginError(f"{where}: assign gave less than 0 circuits{at}")
     if (circuits != circuits.T).any() or circuits.diagonal().any():
         raise PluginError(f"{where}: assign gave circuits that are not symmetrical with zeros on "
-                          "the diagonal")
+                          f"the diagonal{at}")
     over = np.flatnonzero(circuits.sum(axis=1) > free)
     if over.size:
         server = int(over[0])
         raise PluginError(f"{where}: assign gave server {server} {circuits[server].sum()} circuits "
-                          f"for {free[server]} free ports")
+                          f"for {free[server]} free ports{at}")
     return circuits

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.bounds import MOST_TIME, hours
@@ -19,10 +20,11 @@ from loomnet.faults.timetable import (
     LinkChange,
     LinkState,
     RouteChange,
+    SendersChange,
     SwitchChange,
 )
+from loomnet.plans.make import panel_ports
 from loomnet.plans.model import Plan
-from loomnet.plans.whole import panel_ports
 from loomnet.plugins.failures import called_from
 
 # Where it was made, for the error of a change that the fabric does not have.
@@ -113,7 +115,20 @@ class Circuits:
         return [CircuitChange(self.panel, self.pairs)]
 
 
-Asked = Link | Switch | Routes | Circuits
+@dataclass(frozen=True, eq=False)
+class Senders:
+    """Made by senders()."""
+
+    rows: Any
+    cwnd: Any
+    pacing: Any
+    place: str = _PLACE
+
+    def resolved(self, plan: Plan) -> list[Change]:
+        return [SendersChange(self.rows, self.cwnd, self.pacing, self.place)]
+
+
+Asked = Link | Switch | Routes | Circuits | Senders
 
 
 @checked_call
@@ -196,3 +211,15 @@ def circuits(panel: str, pairs: Iterable[Circuit]) -> Circuits:
     if not isinstance(panel, str):
         raise UsageError(f"change.circuits: {quoted(panel)} is not a panel's name")
     return Circuits(panel, circuit_list(f"change.circuits: {panel}", pairs), called_from())
+
+
+@checked_call
+def senders(rows: Any, *, cwnd: Any = None, pacing: Any = None) -> Senders:
+    """What senders may send by from now on; their congestion controls go on from there. With the
+    control "held", as `tcp={"cc": "held"}`, nothing else moves it.
+
+    `rows`: of this controller's last `view.senders()`: numbers, a slice or a mask of bools. `cwnd`:
+    bytes that may be in flight, of each of these rows, or one number for all; at least a packet.
+    `pacing`: bits per second, likewise; 0: not paced. NaN or None: as it is.
+    """
+    return Senders(rows, cwnd, pacing, called_from())

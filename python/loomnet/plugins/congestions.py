@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from loomnet.base.errors import PluginError, UsageError
-from loomnet.base.names import in_quotes, quoted
+from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.wall_time import WallTimeOver, under_way
-from loomnet.plugins.failures import PluginInterrupted, not_back, place
+from loomnet.plugins.failures import PluginInterrupted, defined_in, not_back, place
 from loomnet.plugins.registry import CONGESTION, check_new, keep
 
 if TYPE_CHECKING:
@@ -27,6 +27,26 @@ METHODS: dict[str, tuple[str, ...]] = {
     "observe": (),
 }
 REQUIRED = ("on_ack", "on_congestion")
+# What the engine reads of a class and its objects.
+READ = ("window", "pacing_rate", "next_tick", "options", "needs", "accurate_ecn")
+KINDS = ("loss", "ecn", "timeout", "refused", "notified")
+
+
+class EventKind(str):
+    """A kind of congestion event: text that is equal to that text. To compare it with text that is
+    no kind at all is a slip of the pen, which would go unseen, so it raises ValueError."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str) and str(other) not in KINDS:
+            raise ValueError(f"event.kind is never {quoted(str(other))}"
+                             f"{did_you_mean(other, KINDS)}")
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
 class Congestion:
@@ -95,4 +115,7 @@ def failure_of(error: BaseException) -> BaseException:
         return PluginInterrupted(f"in {what}")
     if isinstance(cause, WallTimeOver):
         return not_back(what, cause)
+    asked = getattr(error, "asked", None)
+    if cause is None and asked is not None:
+        return PluginError(f"{error}{defined_in(*asked)}")
     return PluginError(f"{error}{place(cause)}")

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import LoomnetError, PluginError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
@@ -17,15 +19,15 @@ from loomnet.base.units import Time
 from loomnet.faults.timetable import Change
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan
-from loomnet.plugins.change import Asked, Circuits, Link, Routes, Switch
-from loomnet.plugins.failures import asked, defined_at
+from loomnet.plugins.change import Asked, Circuits, Link, Routes, Senders, Switch
+from loomnet.plugins.failures import asked, defined_at, defined_in
 from loomnet.plugins.registry import CONTROLLER, plugin_named
 
 EVENTS = ("iteration", "phase", "link", "switch", "end")
 LEAST_EVERY = Time("1 ns")
 MOST_CHANGES = 100_000  # of one answer
 FOREVER = 2**63 - 1
-_CHANGES = (Link, Switch, Routes, Circuits)
+_CHANGES = (Link, Switch, Routes, Circuits, Senders)
 Changes = Iterable[Asked] | None  # what a controller answers
 _NONE = object()
 
@@ -118,6 +120,10 @@ class View(Protocol):
         ...
     def switch(self, name: str) -> SwitchState:
         """What a switch's program has counted and holds. Raises UsageError with the nearest."""
+        ...
+    def senders(self) -> np.ndarray:
+        """A numpy structured array with a row for each sender under way, as ln.World.step() gives
+        them. Of jobs other than flows each queue pair that has sent something: its `flow` is -1."""
         ...
 
 
@@ -237,10 +243,10 @@ class Seat:
         has = {method for method in ("advance", "next_time", "on_event") if self._has(method)}
         self.subscribes = self._kinds(self._read("subscribes", ()))
         if self.subscribes and "on_event" not in has:
-            raise self.breach("it subscribes to events but has no method on_event")
+            raise self._of_class("it subscribes to events but has no method on_event")
         self._asks = "next_time" in has
         if "advance" not in has and (self._asks or every is not None):
-            raise self.breach("there is no method advance(now, view)")
+            raise self._of_class("there is no method advance(now, view)")
         if self._asks:
             self._ask()
         if every is None and self._asked is None and not self.subscribes:
@@ -250,6 +256,10 @@ class Seat:
     def breach(self, what: str) -> PluginError:
         """The error that ends the run."""
         return PluginError(f"{self._where}: {what}")
+
+    def _of_class(self, what: str) -> PluginError:
+        """The same for what no method gave, with the line of the class's own code."""
+        return self.breach(f"{what}{defined_in(type(self.plugin), '__init__')}")
 
     def next_time(self) -> int | None:
         """When advance() is due; None: no time is known."""
@@ -291,7 +301,7 @@ class Seat:
     def _has(self, method: str) -> bool:
         found = self._read(method, _NONE)
         if found is not _NONE and not callable(found):
-            raise self.breach(f"{method} is not a method")
+            raise self._of_class(f"{method} is not a method")
         return found is not _NONE
 
     def _gave(self, method: str, found: Any, what: str) -> PluginError:
@@ -306,11 +316,11 @@ class Seat:
     def _kinds(self, given: Any) -> tuple[str, ...]:
         kinds = (given,) if isinstance(given, str) else given
         if not isinstance(kinds, (tuple, list, set, frozenset)):
-            raise self.breach(f"subscribes={quoted(given)} is not a tuple of kinds of events")
+            raise self._of_class(f"subscribes={quoted(given)} is not a tuple of kinds of events")
         for kind in kinds:
             if kind not in EVENTS:
-                raise self.breach(f"subscribes: no event {in_quotes(kind)}"
-                                  f"{did_you_mean(kind, EVENTS)}")
+                raise self._of_class(f"subscribes: no event {in_quotes(kind)}"
+                                     f"{did_you_mean(kind, EVENTS)}")
         return tuple(kinds)
 
     def _ask(self) -> None:
@@ -346,7 +356,8 @@ class Seat:
         for each in changes:
             if type(each) not in _CHANGES:
                 raise self._gave(method, each, "no change; write ln.change.link, ln.change.switch, "
-                                               "ln.change.routes or ln.change.circuits")
+                                               "ln.change.routes, ln.change.circuits or "
+                                               "ln.change.senders")
             try:
                 found += each.resolved(self.plan)
             except UsageError as error:

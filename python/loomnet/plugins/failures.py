@@ -100,6 +100,21 @@ def defined_at(method: Any) -> str:
     return "" if code is None else _at(code.co_filename, code.co_firstlineno)
 
 
+def defined_in(made: Any, method: str) -> str:
+    """The same of a class's method, or, where that is not the user's own code, as "the maker" is
+    none, of __init__ or of the first method in the class."""
+    made = inspect.unwrap(made)
+    for owner in getattr(made, "__mro__", ()):
+        code = {name: inspect.unwrap(found).__code__ for name, found in vars(owner).items()
+                if inspect.isfunction(found)}
+        own = {name: each for name, each in code.items() if not _ours(each.co_filename)}
+        if own:
+            first = min(own.values(), key=lambda each: each.co_firstlineno)
+            found = own.get(method) or own.get("__init__") or first
+            return _at(found.co_filename, found.co_firstlineno)
+    return defined_at(made)
+
+
 def _at(file: str, line: int) -> str:
     return f" ({Path(file).name}:{line})"
 

@@ -82,7 +82,7 @@ def assignment(name: str) -> Callable[[Class], Class]:
 @checked_call
 def congestion(name: str) -> Callable[[Class], Class]:
     """Registers a class as a congestion control; see Congestion. A run on the virtual clock has it
-    by `tcp={"cc": "mine"}`, `roce={"cc": "mine"}` or `mrc={"congestion": "mine"}`."""
+    by `tcp={"cc": "mine"}`, `roce={"cc": "mine"}` or `mrc={"cc": "mine"}`."""
     check_name(CONGESTION, name)
 
     def register(made: Class) -> Class:

@@ -9,7 +9,7 @@ from typing import Any
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
-from loomnet.plugins.failures import asked
+from loomnet.plugins.failures import asked, defined_at
 from loomnet.plugins.registry import PRIORITY, registered, registered_names
 
 LEAST_PRIORITY, MOST_PRIORITY = 1, 255
@@ -113,5 +113,5 @@ def priority_of(name: str, plugin: Any, message: Message) -> int:
     if (isinstance(found, bool) or not isinstance(found, int)
             or not LEAST_PRIORITY <= found <= MOST_PRIORITY):
         raise PluginError(f"{where}: priority gave {quoted(found)}, which is no whole number from "
-                          f"{LEAST_PRIORITY} to {MOST_PRIORITY}")
+                          f"{LEAST_PRIORITY} to {MOST_PRIORITY}{defined_at(plugin.priority)}")
     return found

@@ -26,8 +26,11 @@ class Folder:
     """A folder that was opened once. Later files are made and found in that very folder, whatever
     its path means by then, and with the rights of the run's user.
 
-    `path`: where it was when it was opened, for messages and for ranks.
+    `path`: where it was when it was opened, for messages and for ranks. `made`: of it and those
+    above it what at() has made, the deepest first.
     """
+
+    made: tuple[Path, ...] = ()
 
     def __init__(self, path: Path, fd: int, user: RankUser) -> None:
         self.path, self.fd, self.user = path, fd, user
@@ -55,7 +58,9 @@ class Folder:
             raise UsageError(f"cannot make the folder {path}: it is no folder") from None
         except (OSError, ValueError) as error:
             raise _refused("make the folder", path, error, user) from None
-        return cls(path, fd, user)
+        opened = cls(path, fd, user)
+        opened.made = tuple(missing)
+        return opened
 
     def rights(self) -> AbstractContextManager[None]:
         return rights_of(self.user)

@@ -16,6 +16,8 @@ from loomnet.processes.inputs import unheard
 
 CPU_EVERY_S = 1.0   # between two readings of what processes used
 BUSY_SHARE = 0.5    # of a processor: a rank that uses more is said to compute
+QUEUED_SHARE = 0.8  # of the time: a rank that waits more for a processor is kept from moving
+QUEUED_LOOKS = 5    # in a row in which a rank wanted a processor and had none at all
 IDLE_SHARE = 0.1    # a rank that sleeps uses less: its session looks at its threads now and then
 SILENCE_S = 5.0     # wall time without movement, from which on the progress line says why
 _ANSWER_S = 0.5     # for a rank to write its stacks
@@ -49,6 +51,25 @@ def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
         if at in totals:
             totals[at] += seconds
     return totals
+
+
+def queued_seconds(pid: int) -> tuple[bool, float]:
+    """Whether a process's first thread runs or waits for a processor, and for how long it has so
+    far waited for one (the second number of schedstat; a wait counts once it has ended)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0]
+        waited = int(_read(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+        return state == b"R", waited
+    return False, 0.0
+
+
+def load_text() -> str:
+    """The machine's load where it is more than its processors: then a rank may have had no turn."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= processors:
+        return ""
+    return (f"; the machine's load is {load:.0f} on {processors} processors, so its programs wait "
+            "for one another: end some, or give a longer stall_wall=")
 
 
 def _read(path: str) -> bytes:
@@ -138,6 +159,26 @@ def in_kernel(pid: int) -> str:
     return ""
 
 
+def program_below(pid: int) -> str | None:
+    """The name of a program that the process has started and that still runs, the deepest of the
+    first; None where it has started none, or the machine does not tell."""
+    name = None
+    for _ in range(8):  # a compiler's driver starts the compiler
+        try:
+            children: list[str] = []
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children") as file:
+                    children += file.read().split()
+            if not children:
+                return name
+            pid = int(children[0])
+            with open(f"/proc/{pid}/comm") as file:
+                name = file.read(64).strip()
+        except (OSError, ValueError):
+            return name
+    return name
+
+
 def stacks(text: str) -> list[list[str]]:
     """Per thread, innermost first, "FILE:LINE in FUNCTION"; threads of the backend itself left out,
     the main thread first."""
@@ -185,7 +226,8 @@ def _inside(frame: str) -> bool:
 class Movement:
     """How long nothing has moved: wall time since emulated time, an operation or a rank's CPU time
     did. `pids`: of the ranks that run, by rank. `idle_share`: a process that uses less does
-    nothing."""
+    nothing, unless it waits for a processor: on a machine with far more to do than it can, a rank
+    that wants one and gets none does not stand still by itself."""
 
     idle_share: float = IDLE_SHARE
     moved: float = field(default_factory=time.monotonic)
@@ -194,6 +236,8 @@ class Movement:
     _shares: dict[int, float] = field(default_factory=dict)
     _looked: float = field(default_factory=time.monotonic)
     worked: float = field(default_factory=time.monotonic)  # when a process last used CPU time
+    _queued: dict[int, float] = field(default_factory=dict)  # seconds so far
+    _wanting: dict[int, int] = field(default_factory=dict)  # looks in a row
 
     def look(self, seen: object, pids: dict[int, int]) -> None:
         """Takes in the state of the run: `seen` differs whenever the job itself has moved."""
@@ -202,6 +246,8 @@ class Movement:
             self._seen, self.moved, self.worked = seen, now, now
             self._cpu.clear()
             self._shares.clear()
+            self._queued.clear()
+            self._wanting.clear()
             self._looked = now
             return
         if now - self._looked < CPU_EVERY_S:
@@ -213,7 +259,18 @@ class Movement:
                             for rank, used in cpu.items()}
             if any(share > self.idle_share for share in self._shares.values()):
                 self.worked = now
+        if any([self._kept_waiting(rank, pid, now - self._looked, cpu[rank])
+                for rank, pid in pids.items()]):
+            self.worked = now
         self._cpu, self._looked = cpu, now
+
+    def _kept_waiting(self, rank: int, pid: int, passed: float, cpu: float) -> bool:
+        """Whether a rank's process has waited for a processor since the last look."""
+        wants, queued = queued_seconds(pid)
+        before, self._queued[rank] = self._queued.get(rank, queued), queued
+        none = wants and cpu == self._cpu.get(rank)
+        self._wanting[rank] = self._wanting.get(rank, 0) + 1 if none else 0
+        return queued - before > QUEUED_SHARE * passed or self._wanting[rank] >= QUEUED_LOOKS
 
     def silent_s(self) -> float:
         """Wall seconds since the job last moved."""

@@ -22,13 +22,16 @@ folder: Path | None = None
 def assert_matches(
     report: Report | Result, baseline: str | Path, *, rel: float | Mapping[str, float] = 0.0,
     only: str | Sequence[str] | None = None, ignore: str | Sequence[str] = (),
+    worse_only: bool = False,
 ) -> None:
     """Asserts that figures and checks of a report, or of one run's result, equal the baseline
     report's within `rel` times the baseline's value; nulls and names must be the same.
+    `worse_only`: a figure may be better, or new, and fails where it is worse, gone or no longer
+    measured, or has changed and which way is worse is not known, as with ln.compare.
 
     `rel`: one share for all figures, or shares by figure, as {"*": 0.02, "blip_s": 0.15}: a name,
     the end of a dotted name or a glob; of several that fit a figure the last holds. `only`: figures
-    to look at, by such names; None: all. `ignore`: figures to leave out.
+    to look at, by such names, one or more; None: all. `ignore`: figures to leave out.
 
     A relative path is looked for beside the test. With `--loomnet-update-baselines` the baseline is
     written instead. Raises AssertionError with the figures at fault; FidelityError, in either case,
@@ -36,6 +39,7 @@ def assert_matches(
     """
     __tracebackhide__ = True  # a test's failure shows the test, not this file
     from loomnet.base.errors import FidelityError, UsageError
+    from loomnet.base.names import quoted
     from loomnet.base.reading import is_file, user_path
     from loomnet.processes.invoking_user import rights_of, writer_of
     from loomnet.results.comparison import compare
@@ -44,6 +48,11 @@ def assert_matches(
     path = user_path("assert_matches", baseline)
     path = path if folder is None else folder / path
     wanted = None if only is None else _names("only", only)
+    if wanted == []:
+        raise UsageError("assert_matches: only=[] looks at no number, so it would always pass; "
+                         "name some, or leave only= out")
+    if not isinstance(worse_only, bool):
+        raise UsageError(f"assert_matches: worse_only={quoted(worse_only)} is not True or False")
     unwanted, allowed = _names("ignore", ignore), tolerance("assert_matches: rel", rel)
     made = _as_report(report)
     if made.behind:
@@ -70,11 +79,18 @@ def assert_matches(
     rows = [row for row in found
             if (wanted is None or any(fits(row.name, each) for each in wanted))
             and not any(fits(row.name, each) for each in unwanted)]
+    if not rows:
+        raise UsageError("assert_matches: ignore= leaves no number to look at")
+    looked_at = len(rows)
+    if worse_only:
+        rows = [row for row in rows if row.verdict not in ("better", "new")
+                and not (row.verdict == "unmeasured" and row.a is None)]
     wrong = [line for row in rows if (line := _difference(row, allowed.of(row.name))) is not None]
     if wrong:
+        how = "are worse than in" if worse_only else "differ from"
         notes = [f"  note: {line}" for line in found.setups(("the baseline", "this run"))]
         raise AssertionError("\n".join((
-            f"{len(wrong)} of {len(rows)} numbers differ from {path} by more than {allowed}:",
+            f"{len(wrong)} of {looked_at} numbers {how} {path} by more than {allowed}:",
             *wrong, *notes, "if they should: `pytest --loomnet-update-baselines`")))
 
 
@@ -120,4 +136,5 @@ def _as_report(given: Any) -> Report:
     facts = facts_of(given)
     clock, seed = facts.pop("clock"), facts.pop("seed")
     return Report(given.label or "run", facts, clock, seed, rows=list(given.rows),
-                  fidelity=fidelity, deterministic=given.data.deterministic)
+                  fidelity=fidelity, fabrics={given.label or "": given.fabric_facts},
+                  deterministic=given.data.deterministic)

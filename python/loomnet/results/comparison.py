@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,9 +12,18 @@ from typing import Any, Literal
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
 from loomnet.base.names import how_many
+from loomnet.base.notebook import image_html
 from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
-from loomnet.results.sides import Figure, Side, side_of, told_apart
+from loomnet.results.sides import (
+    Figure,
+    Side,
+    side_of,
+    told_apart,
+    with_fabrics,
+    with_no_timeouts,
+    without_labels,
+)
 from loomnet.results.tolerance import Tolerance, tolerance
 
 # Which way is worse, by a figure's own name; where the name says nothing, its unit may.
@@ -25,14 +32,20 @@ LOWER_IS_WORSE = (
     "goodput", "algbw", "busbw", "throughput", "expected_capacity", "accuracy", "fairness",
 )
 HIGHER_IS_WORSE = (
-    "lost", "retransmitted", "errors", "final_loss", "drop", "wrong", "trimmed", "slowdown", "fct",
-    "unfinished",
+    "lost", "retransmitted", "timeouts", "errors", "final_loss", "drop", "wrong", "trimmed",
+    "slowdown", "fct", "unfinished", "iteration_slowdown", "slowest_slowdown",
 )
 RATES = frozenset(("b/s", "Kb/s", "Mb/s", "Gb/s", "B/s", "MB/s", "GB/s"))
 TIMES = frozenset(("s", "ms", "us", "ns", "ps"))
 Direction = Literal["lower", "higher", "any"]  # which change is a regression
-Verdict = Literal["same", "better", "worse", "changed", "missing", "new", "unsure", "unmeasured"]
-REGRESSIONS: tuple[Verdict, ...] = ("worse", "changed", "missing")
+Verdict = Literal["same", "better", "worse", "changed", "missing", "new", "unsure", "unmeasured",
+                  "apart"]
+IN_WORDS: dict[Verdict, str] = {"unmeasured": "not measured", "apart": "not comparable"}
+REGRESSIONS: tuple[Verdict, ...] = ("worse", "missing")
+# How often packets are repeated and paths come back says how a transport works: MRC cuts and
+# repeats single packets where RoCE stands still and repeats none.
+OF_ITS_TRANSPORT = ("retransmitted", "timeouts", "readmitted", "trimmed")
+OTHER_TRANSPORT = "the two runs have different transports, which repeat packets in their own ways"
 # Reasons of nulls that are results: there was no recovery, or the job was broken off. A figure that
 # is null for any other reason was not measured, which is neither better nor worse.
 NEVER = re.compile(r"never |the (run|job) (failed|stalled)\b")
@@ -74,7 +87,7 @@ class Difference:
 
     def row(self, a: str, b: str) -> dict[str, Any]:
         change = None if self.change is None else change_text(self.change)
-        note = {"same": None, "unmeasured": "not measured"}.get(self.verdict, self.verdict)
+        note = None if self.verdict == "same" else IN_WORDS.get(self.verdict, self.verdict)
         return {"number": self.name, a: number_text(self.a, self.unit),
                 b: number_text(self.b, self.unit), "change": change, "verdict": note,
                 "reason": self.reason}
@@ -102,13 +115,19 @@ class Comparison:
 
     @property
     def regressions(self) -> list[Difference]:
-        """Figures that became worse by more than `rel`, are gone, or changed where neither
-        direction is known to be worse. What one of the two did not measure is none."""
+        """Figures that became worse by more than `rel`, or are gone. What one of the two did not
+        measure is none."""
         return [row for row in self._rows if row.verdict in REGRESSIONS]
 
     @property
+    def unjudged(self) -> list[Difference]:
+        """Figures that changed by more than `rel` where neither direction is known to be worse."""
+        return [row for row in self._rows if row.verdict == "changed"]
+
+    @property
     def ok(self) -> bool:
-        return not self.regressions and not self.behind
+        """Whether nothing is worse, gone or changed."""
+        return self.exit_code == EXIT_OK
 
     @property
     def behind(self) -> list[str]:
@@ -117,10 +136,11 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """3 where one of the two is no result, 1 on a regression, 0."""
+        """3 where one of the two is no result, 1 on a regression, and where a figure has changed of
+        which nobody knows which way is worse, 0."""
         if self.behind:
             return EXIT_FIDELITY
-        return EXIT_CHECK_FAILED if self.regressions else EXIT_OK
+        return EXIT_CHECK_FAILED if self.regressions or self.unjudged else EXIT_OK
 
     @property
     def heads(self) -> tuple[str, str]:
@@ -135,26 +155,44 @@ class Comparison:
         if not (a and b):
             return []
         here, there = heads or self.heads
+        named = "" if heads else self.a.name
         return [f"{name}: {_fact(a, name)} in {here}, {_fact(b, name)} in {there}"
-                for name in dict.fromkeys((*a, *b)) if a.get(name, _fact) != b.get(name, _fact)]
+                for name in dict.fromkeys((*a, *b)) if a.get(name, _fact) != b.get(name, _fact)
+                and f"{name}=" not in named]  # which says it
 
     @property
     def table(self) -> Table:
         """figure, the two values under the results' names (or A and B), change, verdict, reason;
         without figures that neither has measured."""
+        return self._table(self._measured)
+
+    @property
+    def changes(self) -> Table:
+        """The same rows without those that are equal in both."""
+        return self._table([row for row in self._measured if row.verdict != "same"])
+
+    @property
+    def _measured(self) -> list[Difference]:
+        return [row for row in self._rows if row.a is not None or row.b is not None]
+
+    def _table(self, rows: list[Difference]) -> Table:
         heads = self.heads
         return Table(("number", *heads, "change", "verdict", "reason"),
-                     [row.row(*heads) for row in self._rows
-                      if row.a is not None or row.b is not None])
+                     [row.row(*heads) for row in rows], "nothing differs")
 
     @property
     def summary(self) -> str:
         """One line: how many numbers, how many regressions, beyond which tolerance."""
-        count = len(self.regressions)
-        unmeasured = sum(row.verdict == "unmeasured" for row in self._rows)
-        text = f"{how_many(len(self), 'number')}, {how_many(count, 'regression')}"
+        count, measured = len(self.regressions), self._measured
+        text = f"{how_many(len(measured), 'number')}, {how_many(count, 'regression')}"
         text += f" beyond {self.rel}"
-        return f"{text}; {unmeasured} not measured in one of the two" if unmeasured else text
+        if self.unjudged:
+            text += f"; {len(self.unjudged)} changed, and which way is worse is not known"
+        unmeasured = sum(row.verdict == "unmeasured" for row in self._rows)
+        if unmeasured:
+            text += f"; {unmeasured} not measured in one of the two"
+        neither = len(self) - len(measured)
+        return f"{text}; {neither} measured in neither" if neither else text
 
     @property
     def lines(self) -> list[str]:
@@ -164,8 +202,10 @@ class Comparison:
         return named + [f"note: the runs differ: {line}" for line in self.setups()]
 
     def figure(self) -> Any:
-        """A matplotlib Figure: goodput over time of both where their series are at hand, else the
-        relative change of every figure that both have. None where there is nothing to draw."""
+        """A matplotlib Figure: of flows the distributions of their slowdowns, of other jobs goodput
+        over time, of both where they are at hand; else the relative change of every figure that
+        both have. None where there is nothing to draw."""
+        from loomnet.results.distributions import distribution_figure
         from loomnet.results.plots import change_figure, goodput_figure
 
         runs = {
@@ -174,7 +214,8 @@ class Comparison:
             for label, result in side.results.items()
         }
         if runs and len(runs) <= 8:
-            return goodput_figure(runs)
+            flows = all(part.flow_records for result in runs.values() for part in result.parts)
+            return distribution_figure(runs, "slowdown") if flows else goodput_figure(runs)
         changes = [(row.name, row.change, row.verdict) for row in self if row.change]
         return change_figure(changes, *self.heads) if changes else None
 
@@ -182,12 +223,8 @@ class Comparison:
         return "\n".join((*self.lines, repr(self.table), self.summary))
 
     def _repr_html_(self) -> str:
-        figure, picture = self.figure(), ""
-        if figure is not None:
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=90, metadata={"Software": None})
-            code = base64.b64encode(buffer.getvalue()).decode()
-            picture = f'<img alt="comparison" src="data:image/png;base64,{code}"/>'
+        figure = self.figure()
+        picture = "" if figure is None else image_html(figure, "comparison")
         above = "".join(f"<p>{html.escape(line)}</p>" for line in self.lines)
         return f"{above}{self.table._repr_html_()}<p>{html.escape(self.summary)}</p>{picture}"
 
@@ -207,25 +244,32 @@ def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -
     number in common.
     """
     allowed = None if rel is None else tolerance("compare: rel", rel)
-    left, right = told_apart(side_of(a, "a"), side_of(b, "b"))
+    left, right = told_apart(*with_fabrics(side_of(a, "a"), side_of(b, "b")))
     if allowed is None:
         allowed = Tolerance.flat(REL_LIVE if left.live or right.live else REL_VIRTUAL)
+    left, right = with_no_timeouts(*without_labels(left, right))
     common = [name for name in left.figures if name in right.figures]
     if not common:
         raise UsageError(f"compare: {left.name} and {right.name} have no number in common; "
                          "labels and jobs are part of a number's name")
     allowed.check("compare: rel", common)
-    rows = [_difference(name, figure, right.figures.get(name), allowed.of(name))
+    transports = {side.facts.get("transport") for side in (left, right)}
+    repeats_alike = len(transports) == 1 or None in transports
+    rows = [_difference(name, figure, right.figures.get(name), allowed.of(name), repeats_alike)
             for name, figure in left.figures.items()]
     rows += [Difference(name, figure.unit, None, figure.value, "new", is_check=figure.is_check)
              for name, figure in right.figures.items() if name not in left.figures]
     return Comparison(left, right, rows, allowed)
 
 
-def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Difference:
+def _difference(name: str, a: Figure, b: Figure | None, rel: float,
+                repeats_alike: bool = True) -> Difference:
     def verdict(which: Verdict, reason: str | None = None) -> Difference:
         value = None if b is None else b.value
         return Difference(name, a.unit, a.value, value, which, reason, a.is_check)
+
+    def none(which: str, figure: Figure) -> str:
+        return f"none in the {which} run: {figure.reason}"
 
     if b is None:
         return verdict("missing", "not in the second result")
@@ -238,13 +282,15 @@ def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Differenc
     if a.value is None and b.value is None:
         return verdict("same")
     if b.value is None:
-        return verdict("worse" if _never(b) else "unmeasured", f"null now: {b.reason}")
+        return verdict("worse" if _never(b) else "unmeasured", none("second", b))
     if a.value is None:
-        return verdict("better" if _never(a) else "unmeasured", f"was null: {a.reason}")
+        return verdict("better" if _never(a) else "unmeasured", none("first", a))
     # A bound as written, 5% of 1, is met by 1.05 in spite of binary fractions.
     if math.fabs(b.value - a.value) <= rel * math.fabs(a.value) * (1 + 1e-9):
         return verdict("same")
     bad = worse(name, a.unit)
+    if not repeats_alike and name.rpartition(".")[2] in OF_ITS_TRANSPORT:
+        return verdict("apart", OTHER_TRANSPORT)
     if bad == "any":
         return verdict("changed", "which way is worse is not known")
     return verdict("worse" if (b.value < a.value) == (bad == "lower") else "better")

@@ -9,12 +9,14 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, how_many, in_quotes
 from loomnet.measures.columns import as_rows
-from loomnet.results.drawing import Scale, grid, line_style
+from loomnet.results.drawing import Scale, Size, grid, line_style, new_picture
 from loomnet.results.drawn import Drawn
 from loomnet.results.plots import by_job
 
 LOG_ABOVE = 30  # of the largest value over the smallest
 SHARES = (0.5, 0.99)  # that the legend tells
+NEAR = 0.3  # of the largest value: where all are above, an axis does not begin at 0
+LINE_HEIGHT = 0.172  # inches, of a legend
 
 
 def _fct(result: Drawn) -> list[float]:
@@ -55,19 +57,19 @@ OF: dict[str, tuple[str, str, Callable[[Drawn], list[float]], str]] = {
 }
 
 
-def distribution_figure(results: Mapping[str, Drawn], of: str = "fct") -> Any:
+def distribution_figure(results: Mapping[str, Drawn], of: str = "fct", *,
+                        size: Size | None = None) -> Any:
     """Cumulative distributions of "fct" (flow completion times), "slowdown", "latency" (of each
     host's operations: a collective or a message), "iteration_s" or "queue", a line per job of each
-    run. Raises UsageError where no run has any."""
-    from loomnet.results.drawing import new_picture
-
-    figure, (axes,) = new_picture(height=2.8)
-    draw_distribution(axes, by_job(results), of)
+    run. `size`: width and height in inches, as (9, 3.8). Raises UsageError where no run has any."""
+    runs = by_job(results)
+    figure, (axes,) = new_picture(height=LINE_HEIGHT * len(runs) + 2.6, size=size)
+    draw_distribution(axes, runs, of)
     return figure
 
 
 def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
-    """On axes of a picture; with a legend."""
+    """On axes of a picture, with a legend above them, where no curve is."""
     if of not in OF:
         raise UsageError(f"no distribution of {in_quotes(of)}{did_you_mean(of, OF)}")
     name, unit, read, need = OF[of]
@@ -80,9 +82,11 @@ def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
     least, most = min(every), max(every)
     log = least > 0 and most > LOG_ABOVE * least
     scale = Scale(unit, 1.0) if log else Scale.of(most, unit)
-    for number, (label, values) in enumerate(found.items()):
+    places = {label or result.transport or "job": number  # a job is drawn alike in all panels
+              for number, (label, result) in enumerate(results.items())}
+    for label, values in found.items():
         axes.ecdf(scale(values), linewidth=1.4, label=_told(label, values, unit),
-                  **line_style(number))
+                  **line_style(places[label]))
     if log:
         from matplotlib.ticker import EngFormatter
 
@@ -90,13 +94,22 @@ def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
         axes.xaxis.set_major_formatter(EngFormatter(unit="" if unit == "ratio" else unit))
         axes.set_xlabel(f"{name} (log scale)")
     else:
-        axes.set_xlim(0, 1.05 * most / scale.factor or 1)
-        axes.set_xlabel(f"{name} ({scale.unit})" if unit != "ratio" else name)
+        begin = 1.0 if of == "slowdown" and least >= 1 else _begin(least, most)
+        axes.set_xlim(begin / scale.factor, 1.03 * most / scale.factor or 1)
+        aside = "; the axis does not begin at 0" if begin and of != "slowdown" else ""
+        axes.set_xlabel((f"{name} ({scale.unit})" if unit != "ratio" else name) + aside)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("cumulative share")
-    axes.set_title(f"Distribution: {name}", fontsize=10, loc="left")
+    axes.set_title(f"Distribution: {name}", fontsize=10, loc="left",
+                   pad=12 + 72 * LINE_HEIGHT * len(found))
     grid(axes)
-    axes.legend(fontsize=8, loc="lower right", framealpha=0.9)
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3,
+                frameon=False)
+
+
+def _begin(least: float, most: float) -> float:
+    """Where an axis begins: at 0, unless that left much of it empty."""
+    return 0.0 if least < NEAR * most else max(least - 0.1 * (most - least or most), 0.0)
 
 
 def _told(label: str, values: list[float], unit: str) -> str:

@@ -3,31 +3,42 @@ the bands of faults. matplotlib is loaded when a picture is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loomnet.base.errors import UsageError
+from loomnet.base.line_styles import LINES as LINES
+from loomnet.base.line_styles import STYLES as STYLES
+from loomnet.base.line_styles import line_style as line_style
+from loomnet.base.line_styles import style as style
+from loomnet.base.names import quoted
 from loomnet.measures.training import Phase
 
-# Okabe and Ito's palette: told apart by colour-blind readers; markers say it a second time.
-STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#525252", "v"))
-LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)),
-                          (0, (3, 1, 1, 1, 1, 1)))
 UNDISTURBED = ("before", "after")
 STALL = 3  # an iteration so many times as long as the median is drawn apart from the line
 MARKERS = 40  # on one line at most
 WIDTH = 9.0  # inches
+MOST_LEGEND = 100  # characters of names in one row
+MOST_LABELS, LONGEST_MARK = 6, 24  # of marks: more are counted, longer ones are cut
+# Shares of the axes: texts of marks that are nearer stand in rows, and the same words stand once.
+MARK_APART, MARK_REPEATED, MARK_ROWS, MARK_ROW = 0.016, 0.06, 2, 0.46
 
 
-def style(number: int) -> dict[str, Any]:
-    """Colour, marker and line of the `number`th thing in a picture."""
-    colour, marker = STYLES[number % len(STYLES)]
-    return {"color": colour, "marker": marker, "linestyle": LINES[number % len(LINES)]}
+Size = tuple[float, float]  # of a picture: width and height in inches
+LEAST_INCHES, MOST_INCHES = 1.0, 100.0
 
 
-def line_style(number: int) -> dict[str, Any]:
-    """The same without a marker, for curves of many points."""
-    return {key: value for key, value in style(number).items() if key != "marker"}
+def inches(size: Size | None) -> Size | None:
+    """Raises UsageError for what is no size of a picture."""
+    if size is None:
+        return None
+    if not (isinstance(size, Sequence) and len(size) == 2 and all(
+            isinstance(each, (int, float)) and LEAST_INCHES <= each <= MOST_INCHES
+            for each in size)):
+        raise UsageError(f"size={quoted(size)} must be (width, height) in inches, each from "
+                         f"{LEAST_INCHES:g} to {MOST_INCHES:g}, as (9, 3.8)")
+    return float(size[0]), float(size[1])
 
 
 @dataclass(frozen=True)
@@ -56,13 +67,23 @@ class Scale:
 
 
 def new_picture(rows: int = 1, *, height: float = 2.4, share_x: bool = True,
-                share_y: bool = False) -> tuple[Any, Any]:
-    """(matplotlib Figure that a notebook shows, list of its panels, one below the other)."""
+                share_y: bool = False, size: Size | None = None) -> tuple[Any, Any]:
+    """(matplotlib Figure that a notebook shows, list of its panels, one below the other). `size`:
+    width and height in inches, by default WIDTH and `height` a panel."""
     from loomnet.results.picture import Picture
 
-    figure = Picture(figsize=(WIDTH, 1.0 + height * rows), layout="constrained")
+    figure = Picture(figsize=inches(size) or (WIDTH, 1.0 + height * rows), layout="constrained")
     axes = figure.subplots(rows, 1, sharex=share_x, sharey=share_y, squeeze=False)
     return figure, [row[0] for row in axes]
+
+
+def legend_below(axes: Any, **look: Any) -> None:
+    """The legend of these axes under the whole picture, where it hides no line."""
+    shown, names = axes.get_legend_handles_labels()
+    if names:
+        columns = min(len(names), max(1, MOST_LEGEND // max(map(len, names))))
+        axes.figure.legend(shown, names, loc="outside lower center", ncols=columns, fontsize=8,
+                           frameon=False, **look)
 
 
 def mark_phases(axes: Any, phases: Iterable[Phase], scale: Scale, *, named: bool = True,
@@ -87,12 +108,34 @@ def mark_phases(axes: Any, phases: Iterable[Phase], scale: Scale, *, named: bool
                 annotation_clip=False)
 
 
-def time_axis(axes: Any, until: float) -> Scale:
-    """Labels the horizontal axis with emulated time from 0 to `until` seconds; its scale."""
-    scale = Scale.of(until, "s")
-    axes.set_xlabel(f"emulated time ({scale.unit})")
-    axes.set_xlim(0, until / scale.factor or 1)
-    return scale
+def draw_marks(axes: Any, marks: Iterable[Mapping[str, Any]], scale: Scale,
+               colour: Any = "#333333", taken: list[tuple[float, str]] | None = None) -> None:
+    """A tick at the bottom for each row of Result.marks, with its text; where there are many, the
+    first of each text says how many there are. `taken`: places and texts of runs that the same
+    axes show: a text that would lie on another stands above it or, of the same words, once."""
+    taken = [] if taken is None else taken
+    rows = list(marks)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["mark"]] = counts.get(row["mark"], 0) + 1
+    many, seen = len(rows) > MOST_LABELS, set[str]()
+    for row in rows:
+        at, text = row["time_s"] / scale.factor, row["mark"]
+        axes.plot([at, at], [0.0, 0.05], transform=axes.get_xaxis_transform(), color=colour,
+                  linewidth=1.2, solid_capstyle="butt", zorder=3)
+        if many and (text in seen or len(seen) >= MOST_LABELS):
+            continue
+        seen.add(text)
+        times = f" (x {counts[text]})" if many and counts[text] > 1 else ""
+        place = float((axes.transData + axes.transAxes.inverted()).transform((at, 1.0))[0])
+        near = [other for where, other in taken if abs(where - place) < MARK_APART]
+        if len(near) >= MARK_ROWS or any(
+                text == other and abs(where - place) < MARK_REPEATED for where, other in taken):
+            continue
+        taken.append((place, text))
+        axes.text(at, 0.06 + MARK_ROW * len(near), f"{text[:LONGEST_MARK]}{times}", rotation=90,
+                  fontsize=7, ha="center", va="bottom", transform=axes.get_xaxis_transform(),
+                  color=colour, clip_on=True)
 
 
 def title(axes: Any, text: str, phases: Sequence[Phase] = ()) -> None:

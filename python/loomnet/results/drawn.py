@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures.run_data import RunData
 from loomnet.measures.training import Phase
@@ -32,6 +33,18 @@ class Drawn(Protocol):
     @property
     def jobs(self) -> Mapping[str, Drawn]:
         """By name, where the run had several."""
+        ...
+    @property
+    def first_job(self) -> str | None:
+        """Of the run, where it had several: its time 0 is the clock of pictures."""
+        ...
+    @property
+    def on_run_clock(self) -> Drawn:
+        """The same in time since time 0 of the run's first job."""
+        ...
+    @property
+    def marks(self) -> Table:
+        """step, time_s, mark."""
         ...
     @property
     def parts(self) -> Sequence[Drawn]:

@@ -17,43 +17,34 @@ from loomnet.results.drawing import (
     UNDISTURBED,
     WIDTH,
     Scale,
+    Size,
     draw_bins,
+    draw_marks,
     grid,
+    legend_below,
     line_style,
     mark_phases,
     new_picture,
     style,
-    time_axis,
     title,
 )
 from loomnet.results.drawing import STYLES as STYLES
 from loomnet.results.drawn import Drawn
+from loomnet.results.time_span import TimeSpan, short_time, time_axis
 
-BINS = 250  # of a run, where no step is given
+BINS = 250  # of what is shown, where no step is given
+MOST_BINS = 1_000_000  # of a run, quiet stretches included
+ENDS_EARLY = 0.8  # of the axis: a run that ends before says so
 LOG_ABOVE = 15  # times the median that the longest iteration has on a logarithmic axis
-# Of a run longer than LONGEST_RATIO times the shortest beside it only the beginning is shown, so
-# long as CUT_RATIO times the shortest.
-LONGEST_RATIO, CUT_RATIO = 4, 1.5
-EDGE = 1.01  # of an axis over what it shows, so that its last point is whole
 
 
 def by_job(results: Mapping[str, Drawn]) -> dict[str, Drawn]:
-    """Each job of a run of several by the run's label and its own name."""
-    found = {}
+    """Each job of a run of several by the run's label and its own name, all on the run's clock."""
+    found: dict[str, Drawn] = {}
     for label, result in results.items():
         jobs = {f"{label} {name}".strip(): each for name, each in result.jobs.items()}
         found |= jobs or {label: result}
-    return found
-
-
-def shown_until(results: Mapping[str, Drawn], until: Time | str | None = None) -> float:
-    """Seconds of emulated time that a picture of these runs shows: all, but of a run that stalls
-    for seconds beside one of milliseconds the beginning."""
-    if until is not None:
-        return Time(until).seconds
-    ends = [max(result.data.end_ps, 1) for result in results.values()] or [1]
-    cut = max(ends) > LONGEST_RATIO * min(ends)
-    return (CUT_RATIO * min(ends) if cut else EDGE * max(ends)) / 1e12
+    return {label: result.on_run_clock for label, result in found.items()}
 
 
 def _longest(results: Mapping[str, Drawn]) -> list[Phase]:
@@ -65,29 +56,79 @@ def _longest(results: Mapping[str, Drawn]) -> list[Phase]:
     return max((result.phases for result in results.values()), key=faults_end, default=[])
 
 
-def iteration_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None) -> Any:
+def iteration_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None,
+                     size: Size | None = None) -> Any:
     """Iteration time over emulated time, a line per job of each run. An iteration in which the job
     stalled is a bar over the time it took, apart from the line; a job that ended early ends in a
-    cross. `until`: emulated time that is shown."""
+    cross. `until`: emulated time that is shown, without a break; `size`: inches, as (9, 4)."""
     results = by_job(results)
-    figure, (axes,) = new_picture(height=3.0)
-    draw_iterations(axes, results, shown_until(results, until))
-    title(axes, "Iteration time", _longest(results))
+    figure, (axes,) = new_picture(height=3.0, size=size)
+    draw_iterations(axes, results, TimeSpan.of(results, until))
+    title(axes, "Iteration time",
+          [each for faults, *_ in _whose_faults(results) for each in faults])
     return figure
 
 
-def draw_iterations(axes: Any, results: Mapping[str, Drawn], until: float) -> None:
-    """On axes of a picture; with a legend."""
+def _faults(phases: Sequence[Phase]) -> list[Phase]:
+    return [each for each in phases if each.name not in UNDISTURBED]
+
+
+def _whose_faults(results: Mapping[str, Drawn]) -> list[tuple[list[Phase], int, str]]:
+    """The faults of the runs, once where several runs have them at the same times; with the place
+    and the name of the first run that has them. A fault counted in iterations lasts longer in a
+    slower run."""
+    found: dict[tuple[Any, ...], tuple[list[Phase], int, str]] = {}
+    for number, (label, result) in enumerate(results.items()):
+        if faults := _faults(result.phases):
+            times = tuple((each.name, each.start_ps, each.end_ps) for each in faults)
+            found.setdefault(times, (faults, number, label or result.transport or "job"))
+    return list(found.values())
+
+
+def _shade_faults(axes: Any, results: Mapping[str, Drawn], time: Scale, until: float, *,
+                  named: bool) -> None:
+    """Of each run, in its line's colour where the runs' faults are at different times."""
+    groups = _whose_faults(results)
+    if len(groups) <= 1:
+        for faults, *_ in groups:
+            mark_phases(axes, faults, time, until=until, named=named)
+        return
+    spans: dict[str, list[float]] = {}  # of all runs, by the fault's name
+    for faults, number, _ in groups:
+        colour = style(number)["color"]
+        for phase in faults:
+            start, end = time((phase.start_ps / 1e12, min(phase.end_ps / 1e12, until)))
+            if not start < end:
+                continue
+            axes.axvspan(start, end, facecolor=colour, alpha=0.12, linewidth=0, zorder=0)
+            for edge in (start, end):
+                axes.axvline(edge, color=colour, linewidth=0.7, linestyle=":", zorder=0)
+            spans.setdefault(phase.name, []).extend((start, end))
+    for row, (name, edges) in enumerate(spans.items() if named else ()):
+        axes.annotate(f"fault: {name.replace('_', ' ')}, of each line in its colour",
+                      ((min(edges) + max(edges)) / 2, 1.0), xycoords=("data", "axes fraction"),
+                      xytext=(0, 2 + 10 * (row % 2)), textcoords="offset points", fontsize=8,
+                      ha="center", va="bottom", annotation_clip=False)
+
+
+def draw_iterations(axes: Any, results: Mapping[str, Drawn], span: TimeSpan, *,
+                    named: bool = True) -> None:
+    """On axes of a picture, with a legend below it. `named`: faults have their names above."""
+    until = span.until
     lengths = [i.length_ps / 1e12 for result in results.values() for i in result.data.iterations
                if i.end_ps / 1e12 <= until]
     usual = statistics.median(lengths) if lengths else 1.0
     longest = max(lengths, default=1.0)
     log = longest > LOG_ABOVE * usual > 0
-    time = time_axis(axes, until)
+    time = time_axis(axes, span)
     scale = Scale("s", 1.0) if log else Scale.of(longest, "s")
+    taken: list[tuple[float, str]] = []
     for number, (label, result) in enumerate(results.items()):
-        _one_line(axes, result, label, style(number), time, scale, until)
-    mark_phases(axes, _longest(results), time, until=until)
+        look = style(number)
+        _one_line(axes, result, label, look, time, scale, until)
+        draw_marks(axes, result.marks, time, look["color"] if len(results) > 1 else "#333333",
+                   taken)
+    _shade_faults(axes, results, time, until, named=named)
     if log:
         from matplotlib.ticker import EngFormatter
 
@@ -99,7 +140,7 @@ def draw_iterations(axes: Any, results: Mapping[str, Drawn], until: float) -> No
         axes.set_ylabel(f"iteration time ({scale.unit})")
     grid(axes)
     if results:
-        axes.legend(fontsize=8, loc="best", framealpha=0.9)
+        legend_below(axes)
 
 
 def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: Scale,
@@ -133,7 +174,7 @@ def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: 
             axes.plot(time((each.start_ps / 1e12, until)), (0.97, 0.97), color=look["color"],
                       linewidth=2.5, transform=axes.get_xaxis_transform(), marker=look["marker"],
                       markerfacecolor="white", markevery=[0], label=f"{name}: an iteration of "
-                      f"{_short_time(each.length_ps / 1e12)}, which ends outside")
+                      f"{short_time(each.length_ps / 1e12)}, which ends outside")
     ended = result.data.end_ps / 1e12
     if result.data.ended != "finished" and done and ended <= until:
         axes.plot(time([ended]), scale([done[-1].length_ps / 1e12]), color=look["color"],
@@ -141,35 +182,32 @@ def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: 
                   label=f"{name}: {result.data.ended}")
 
 
-def _short_time(value: float) -> str:
-    scale = Scale.of(value, "s")
-    return f"{value / scale.factor:.3g} {scale.unit}"
-
-
 def goodput_figure(
     results: Mapping[str, Drawn], *, every: Time | str | None = None,
-    until: Time | str | None = None,
+    until: Time | str | None = None, size: Size | None = None,
 ) -> Any:
     """Payload received by all hosts of a job together over emulated time, one panel per job of each
     run, all with the same axes. `every`: the step, by default a 250th of what is shown; `until`:
-    emulated time that is shown, by default all of it, or four times the shortest run."""
+    emulated time that is shown, without a break, by default all of it but what a run takes beyond
+    four times the shortest; `size`: inches, as (9, 4)."""
     results = by_job(results)
-    end = shown_until(results, until)
-    figure, panels = new_picture(max(len(results), 1), height=1.9, share_y=True)
-    draw_goodput(panels, results, end, every)
+    figure, panels = new_picture(max(len(results), 1), height=1.9, share_y=True, size=size)
+    draw_goodput(panels, results, TimeSpan.of(results, until), every)
     title(panels[0], "Goodput, summed over all hosts of a job", _longest(results))
     return figure
 
 
-def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], until: float,
+def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], span: TimeSpan,
                  every: Time | str | None = None) -> None:
     """A job in each panel."""
-    step = Time(every) if every is not None else Time.of(max(round(until * 1e12 / BINS), 1))
+    until = span.until
+    least = max(span.shown / BINS, until / MOST_BINS)
+    step = Time(every) if every is not None else Time.of(max(round(least * 1e12), 1))
     series = {label: result.goodput(step, until) for label, result in results.items()}
     largest = max((1e9 * value for each in series.values() for value in each.values), default=0.0)
     scale = Scale.of(largest, "b/s")
     for number, (axes, (label, each)) in enumerate(zip(panels, series.items(), strict=False)):
-        result, time = results[label], time_axis(axes, until)
+        result, time = results[label], time_axis(axes, span)
         look = line_style(number)
         bins = time(each.times), scale(1e9 * value for value in each.values), \
             each.ends_at / time.factor
@@ -183,9 +221,15 @@ def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], until: flo
         grid(axes)
         if axes is not panels[-1]:
             axes.set_xlabel("")
-        if result.data.end_ps / 1e12 > until:
-            axes.annotate(f"goes on to {_short_time(result.data.end_ps / 1e12)} →", (0.995, 0.93),
+        ended = result.data.end_ps / 1e12
+        if ended > until:
+            axes.annotate(f"goes on to {short_time(ended)} →", (0.995, 0.93),
                           xycoords="axes fraction", ha="right", va="top", fontsize=8)
+        elif span.on_paper()[0](ended) < ENDS_EARLY * span.on_paper()[0](until):
+            axes.annotate(f" {result.data.ended} at {short_time(ended)}",
+                          (ended / time.factor, 0.9), xycoords=("data", "axes fraction"),
+                          va="center", fontsize=8,
+                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0})
 
 
 def change_figure(changes: Sequence[tuple[str, float, str]], a: str = "A", b: str = "B") -> Any:
@@ -217,12 +261,12 @@ def change_figure(changes: Sequence[tuple[str, float, str]], a: str = "A", b: st
     return figure
 
 
-def save(figure: Any, path: Path) -> list[Path]:
+def save(figure: Any, path: Path | str) -> list[Path]:
     """Writes a figure as .png (150 dpi) and .svg beside each other; no date inside, so that equal
     figures are equal files."""
     from matplotlib import rc_context
 
-    written = []
+    written, path = [], Path(path)
     with rc_context({"svg.hashsalt": "loomnet"}):
         for suffix, notes in ((".png", {"Software": None}), (".svg", {"Date": None})):
             target = path.with_suffix(suffix)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import MutableMapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,8 @@ from loomnet.base.errors import (
     EXIT_OK,
     UnknownNameError,
 )
+from loomnet.base.names import how_many
+from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
 from loomnet.measures.rows import Check, Metric
 from loomnet.measures.run_data import Fidelity
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from loomnet.results.result import Result
 
 SCHEMA_VERSION = 1
+MOST_SUMMARISED = 12  # runs whose sentences are in `summary`
 BROKEN_OFF = ("stalled", "failed")  # endings of a run that say nothing good of its job
 
 
@@ -68,7 +72,12 @@ class RunFidelity:
         }
 
 
-@dataclass
+# Notes of a run that say why it is not deterministic.
+UNREPEATABLE = ("waited outside the network",
+                "threads that began to communicate while time passed")
+
+
+@dataclass(repr=False)
 class Report:
     """Everything one scenario run has to say. `directory` is where it was written, if it was;
     `unwritten` says why it, a trace
@@ -83,6 +92,8 @@ class Report:
     rows: list[Metric] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     fidelity: list[RunFidelity] = field(default_factory=list)
+    sentences: dict[str, str] = field(default_factory=dict)  # what happened in each run, by label
+    fabrics: dict[str, dict[str, str]] = field(default_factory=dict)  # their facts, by label
     directory: Path | None = None
     unwritten: str | None = None
     # By label.
@@ -119,10 +130,57 @@ class Report:
         ]
 
     @property
+    def unrepeatable(self) -> list[str]:
+        """Why another run on the virtual clock with this seed may give other figures; empty where
+        it gives the same bytes, and of live runs, of which none does."""
+        if self.deterministic or self.clock != "virtual":
+            return []
+        found = [f"{run.label or self.scenario}: {note}: {run.fidelity.notes[note]}"
+                 for run in self.fidelity for note in UNREPEATABLE if note in run.fidelity.notes]
+        return found or [f"{self.scenario}: compute times were measured, or commands came from "
+                         "outside"]
+
+    @property
     def interrupted_in(self) -> list[str]:
         """Plug-ins whose own code Ctrl-C came in, each with its run."""
         return [f"{run.label or self.scenario}: {run.reason}" for run in self.fidelity
                 if run.ended == "interrupted" and " in " in (run.reason or "")]
+
+    @property
+    def summary(self) -> str:
+        """What happened: a sentence of each run, of many runs the first."""
+        shown = [f"{label}: {said}" if label else said
+                 for label, said in list(self.sentences.items())[:MOST_SUMMARISED]]
+        if (more := len(self.sentences) - len(shown)) > 0:
+            shown.append(f"And {more} more runs.")
+        return " ".join(shown)
+
+    def __repr__(self) -> str:
+        held = len(self.checks) - len(self.failed)
+        checks = f", {held} of {how_many(len(self.checks), 'check')} hold" if self.checks else ""
+        how = " interrupted," if self.interrupted else ""
+        where = f"; {self.directory}" if self.directory is not None else ""
+        return (f"Report({self.scenario}:{how} {how_many(len(self.fidelity), 'run')}{checks}; "
+                f"all numbers in .metrics{where})")
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what happened in each run, the checks, and every number."""
+        said = [*(f"{label}: {text}" if label else text
+                  for label, text in list(self.sentences.items())[:MOST_SUMMARISED]),
+                *self.behind, *self.broken_off]
+        if self.interrupted:
+            said.insert(0, "Interrupted: what follows was measured until then.")
+        above = "".join(f"<p>{html.escape(line)}</p>" for line in said)
+        return above + (self.checked._repr_html_() if self.checks else "") + \
+            self.metrics._repr_html_()
+
+    @property
+    def checked(self) -> Table:
+        """The checks: name, value, bound, whether it holds, and why not."""
+        return Table(("check", "value", "bound", "holds", "reason"), (
+            {"check": each.name, "value": number_text(each.value, each.unit),
+             "bound": each.bound_text, "holds": "yes" if each.ok else "no",
+             "reason": each.reason} for each in self.checks))
 
     def cut_off(self, reason: str) -> None:
         """Notes that the scenario's own code was ended outside its runs, unless a run was ended for
@@ -170,6 +228,8 @@ class Report:
             "seed": self.seed,
             "deterministic": self.deterministic,
             "interrupted": self.interrupted,
+            "summary": self.summary,
+            "fabrics": self.fabrics,
             "metrics": [row.row() for row in self.rows],
             "checks": [check.row() for check in self.checks],
             "fidelity": [run.row() for run in self.fidelity],

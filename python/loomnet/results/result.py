@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from loomnet.base.errors import UsageError
+from loomnet.base.errors import UnknownNameError, UsageError
 from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
 from loomnet.measures.drops import drops
+from loomnet.measures.kind import Kind
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
 from loomnet.measures.rows import Measured, Metric, dotted_name, stands
 from loomnet.measures.rows import metric as make_metric
 from loomnet.measures.run_data import Ending, RunData
+from loomnet.measures.standard import standard_figures
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
+from loomnet.results.number_mapping import NumberMapping
 from loomnet.results.series import Series
 
 if TYPE_CHECKING:
@@ -32,14 +36,15 @@ if TYPE_CHECKING:
     from loomnet.measures.ring_steps import RingSteps
 
 
+Sampled = TypeVar("Sampled", ObservedTable, PoolTable)
 # Of several endings, the first that one of a run's jobs had is the run's.
 ENDINGS: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
 
 
-class Result:
-    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null;
-    `r.number("phase.figure")` is a number or raises. `reads_loss`: whether the job was to print a
-    loss."""
+class Result(NumberMapping):
+    """One run, a mapping: `r["phase.figure"]` and `r["errors"]` are numbers, or None where null;
+    `r.number("phase.figure")` is a number or raises. `kind`: what the job is measured by;
+    `setup`: what of it was given, by name."""
 
     def __init__(
         self,
@@ -49,18 +54,21 @@ class Result:
         label: str | None = None,
         transport: str | None = None,
         *,
-        reads_loss: bool = True,
+        kind: Kind | None = None,
+        setup: Mapping[str, Any] | None = None,
         job: str | None = None,
     ) -> None:
         self.plan, self.data, self.phases, self.label = plan, data, phases, label
+        self.fabric_facts: dict[str, str] = {}  # as the fabric was in the run
         self.jobs: dict[str, Result] = {}  # by name, where the run had several
-        self.transport, self.reads_loss = transport, reads_loss
+        self.first_job: str | None = None  # of the run, where it had several
+        self.transport, self.kind, self.setup = transport, kind or Kind(), dict(setup or {})
+        self._none = self.kind.none(phases, data)
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
         whose = "run" if job is None else "job"
-        for name, value in measure.standard_figures(data, phases, whose).items():
+        for name, (value, unit) in standard_figures(data, phases, whose, self.kind, plan).items():
             phase, _, figure = name.rpartition(".")
-            unit = measure.UNITS[figure]
             self.rows.append(
                 make_metric(
                     figure,
@@ -114,8 +122,12 @@ class Result:
         worst = min(results, key=lambda each: ENDINGS.index(each.data.ended)).data
         made.data = replace(lead.data, ended=worst.ended, reason=worst.reason)
         made.plan, made.phases, made.label = lead.plan, lead.phases, lead.label
-        made.transport, made.reads_loss, made.job_name = lead.transport, False, None
+        made.fabric_facts = lead.fabric_facts
+        made.transport, made.kind, made.setup, made.job_name = lead.transport, lead.kind, {}, None
         made.jobs = {result.job_name or "": result for result in results}
+        made.first_job = lead.job_name
+        for result in results:
+            result.first_job = lead.job_name
         made.rows = [row for result in results for row in result.rows]
         made._index()
         return made
@@ -127,6 +139,20 @@ class Result:
         if name not in self.jobs:
             raise UsageError(f"no job {in_quotes(name)}{did_you_mean(name, self.jobs)}")
         return self.jobs[name]
+
+    @property
+    def time_zero_s(self) -> float:
+        """Seconds from time 0 of the run's first job (of faults, samples, pictures) to the job's
+        own (of its figures and tables); 0 of the only job of a run."""
+        self._of_one_job("time_zero_s")
+        return self.data.zero_ps / 1e12
+
+    @property
+    def on_run_clock(self) -> Result:
+        """The same for a picture, in time since time 0 of the run's first job."""
+        from loomnet.results.run_clock import moved
+
+        return self if self.jobs or not self.data.zero_ps else moved(self)
 
     @property
     def parts(self) -> list[Result]:
@@ -143,6 +169,14 @@ class Result:
         """What a picture calls the run: its title, or its transport."""
         return self.title or self.transport or "run"
 
+    @property
+    def _clock(self) -> tuple[float, str | None]:
+        return self.data.zero_ps / 1e12, self.first_job
+
+    def _on_clock(self, table: Sampled) -> Sampled:  # samples count from the first job's time 0
+        table.first_job = self.first_job
+        return table
+
     def _of_one_job(self, what: str) -> None:
         """Raises UsageError where the run had several."""
         if self.jobs:
@@ -151,28 +185,27 @@ class Result:
                              f"{', '.join(self.jobs)}")
 
     def metric(self, name: str) -> Metric:
-        """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
+        """The row behind `phase.figure`. Raises UsageError with the three nearest names, or why
+        such a job has no such figure; it is a KeyError, too."""
         if not isinstance(name, str) or name not in self.by_name:
-            raise UsageError(f'no number {in_quotes(name)}{did_you_mean(name, self.by_name)}')
+            if (why := self._left_out(name)) is not None:
+                raise UnknownNameError(f"no number {in_quotes(name)}: {why}")
+            raise UnknownNameError(
+                f"no number {in_quotes(name)}{did_you_mean(name, self.by_name)}")
         return self.by_name[name]
 
-    def __getitem__(self, name: str) -> Measured | None:
-        row = self.metric(name)
-        return None if row.value is None else Measured(row)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.by_name
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_name)
-
-    def keys(self) -> list[str]:
-        """The names of all figures, so that `dict(r)` gives them with their values."""
-        return list(self.by_name)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        """What a notebook offers after `r["` and the Tab key."""
-        return list(self.by_name)
+    def _left_out(self, name: Any) -> str | None:
+        """Why the job has no figure of this name, which other kinds of jobs have, or has one by
+        phase alone."""
+        if isinstance(name, str) and f"before.{name}" in self.by_name:
+            phases = ", ".join(phase.name for phase in self.phases
+                               if f"{phase.name}.{name}" in self.by_name)
+            return (f'it is counted by phase ({phases}): "before.{name}" is up to the first fault, '
+                    "of a run without faults all of it")
+        if self.jobs:
+            job, _, rest = name.partition(".") if isinstance(name, str) else ("", "", "")
+            return self.jobs[job]._left_out(rest) if job in self.jobs else None
+        return self._none.get(name) if isinstance(name, str) else None
 
     def number(self, name: str) -> Measured:
         """The figure `phase.figure` as a number, for arithmetic: `r.number("down.blip_s") + 1`.
@@ -190,6 +223,13 @@ class Result:
         if self.jobs:
             columns = ("job", *columns)
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    @property
+    def summary(self) -> str:
+        """What happened, in one sentence."""
+        from loomnet.results.summary import summary_of
+
+        return summary_of(self)
 
     @property
     def iterations(self) -> Table:
@@ -231,16 +271,29 @@ class Result:
         return Table(columns, rows)
 
     def flow_figures(self) -> dict[str, tuple[float | None, str]]:
-        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean and so on."""
-        from loomnet.measures.flow_completion import figures
+        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean and so on;
+        None where a flow that never ended counts."""
+        from loomnet.measures.flow_completion import UNITS, FlowTimes, figures
 
-        return figures(self.flow_records)
+        self._of_one_job("flow_figures")
+        return {name: (value.value, UNITS[name])
+                for name, value in figures(FlowTimes.of(self.plan, self.data)).items()}
 
     @property
     def loss_curve(self) -> list[tuple[int, float]]:
         """(step, loss) as rank 0 printed them."""
         self._of_one_job("loss_curve")
         return measure.losses(self.data)
+
+    @property
+    def marks(self) -> Table:
+        """One row per line of rank 0 in which TorchJob(log=…) found a group `mark`, as of a
+        checkpoint: the step that it speaks of, or the line before it did, the time at which that
+        step ended, and the text. Pictures of iterations show them."""
+        self._of_one_job("marks")
+        return Table(("step", "time_s", "mark"), (
+            {"step": step, "time_s": at / 1e12, "mark": text}
+            for step, at, text in measure.marks(self.data)))
 
     @overload
     def series(self, name: Literal["goodput", "iteration_s"], *, where: None = None,
@@ -263,7 +316,7 @@ class Result:
             raise UsageError(f"series: every={step} must be above 0")
         observed = self.data.observed
         if observed is not None and name in observed.names:
-            return ObservedTable.of(observed, name, where, step)
+            return self._on_clock(ObservedTable.of(observed, name, where, step))
         if where is not None and name in ("goodput", "iteration_s"):
             raise UsageError(f"series: {name} is of all hosts together; leave where= out")
         if name in ("goodput", "iteration_s"):
@@ -271,11 +324,12 @@ class Result:
         if name == "iteration_s":
             done = self.data.iterations
             return Series(name, "s", [i.end_ps / 1e12 for i in done],
-                          [i.length_ps / 1e12 for i in done], self.legend, phases=self.phases)
+                          [i.length_ps / 1e12 for i in done], self.legend, None, self.phases,
+                          *self._clock)
         if name in ("queue", "link_use"):
             from loomnet.results.link_plots import link_series
 
-            return link_series(self, name, where, step)
+            return self._on_clock(link_series(self, name, where, step))
         if name != "goodput":
             known = ["goodput", "iteration_s", "queue", "link_use",
                      *([] if observed is None else observed.names)]
@@ -287,34 +341,28 @@ class Result:
 
     def goodput(self, step: Time | None = None, until: float | None = None) -> Series:
         """series("goodput"), in bins of `step`, up to `until` seconds."""
-        import numpy
+        from loomnet.results.run_clock import goodput_bins
 
         self._of_one_job("series")
-        hosts = list(self.data.hosts.values())
-        own = max((host.bin_ps for host in hosts), default=10**9)
-        width = own if step is None else max(step.count // own, 1) * own
-        kept = [host.payload if until is None else
-                host.payload[:math.ceil(until * 1e12 / host.bin_ps)] for host in hosts]
-        ends = [len(payload) * host.bin_ps for host, payload in zip(hosts, kept, strict=True)]
-        sums = numpy.zeros(-(-max(ends, default=0) // width))
-        for host, payload in zip(hosts, kept, strict=True):
-            bins = numpy.arange(len(payload), dtype=numpy.int64) * host.bin_ps // width
-            sums += numpy.bincount(bins, payload, minlength=len(sums))
-        times = numpy.arange(len(sums)) * (width / 1e12)
-        return Series("goodput", "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist(),
-                      self.legend, len(hosts), self.phases)
+        times, values = goodput_bins(list(self.data.hosts.values()), step, until)
+        return Series("goodput", "Gb/s", times, values, self.legend, len(self.data.hosts),
+                      self.phases, *self._clock)
 
-    def plot(self, what: str | None = None, *, until: Time | str | None = None) -> Any:
+    def plot(self, what: str | None = None, *, until: Time | str | None = None,
+             size: tuple[float, float] | None = None) -> Any:
         """A picture of the run, a matplotlib Figure that a notebook shows and `savefig` writes.
 
-        `what`: "overview" (goodput and iterations over time), "goodput", "iterations", "flows"
-        (distributions of completion times and slowdowns), "links" (use and queues of the links that
-        the run was told to look at), or one distribution: "fct", "slowdown", "latency",
-        "iteration_s", "queue". None: "flows" for flows, "overview" for rounds and training.
-        `until`: emulated time that is shown. Raises UsageError."""
+        `what`: "overview" (goodput and iterations over time), "goodput", "iterations", "speed"
+        (iterations in percent of the job's own before the first fault), "flows" (distributions of
+        completion times and slowdowns), "links" (use and queues of the links that the run was told
+        to look at), "circuits" (where the light of each port of a panel went, and its dark times),
+        or one distribution: "fct", "slowdown", "latency", "iteration_s", "queue". None: "flows" for
+        flows, "overview" for rounds and training.
+        `until`: emulated time that is shown; without it quiet stretches of a run that stalls are
+        drawn narrow. `size`: width and height in inches, as (9, 4). Raises UsageError."""
         from loomnet.results.result_plot import plot
 
-        return plot(self, what, until)
+        return plot(self, what, until, size)
 
     def switch(self, name: str) -> SwitchState:
         """What the program of a switch counted, and its `snapshot()` at the run's end, or at a time
@@ -338,7 +386,8 @@ class Result:
         if isinstance(found, str) or found.name not in series.slots:
             have = ", ".join(series.slots) or "none"
             raise UsageError(f"pool: {switch} has no slots; there are {have}")
-        return PoolTable.of(series, found.name, step)
+        return self._on_clock(PoolTable.of(
+            series, found.name, step, self.data.totals.get(f"switch {found.name}")))
 
     @property
     def experts(self) -> ExpertRounds:
@@ -362,6 +411,13 @@ class Result:
         return self.data.ring_steps
 
     @property
+    def time_zero_ps(self) -> int | None:
+        """The job's time 0 in picoseconds of the engine's clock, by which congestion controls and
+        switch programs are told times; those of results, plots, faults and traces count from it.
+        None where the job had not begun."""
+        return self.data.time_zero_ps
+
+    @property
     def events(self) -> Table:
         """What happened to the ports of the fabric's panels: `time` in seconds, `where`, `kind`,
         `value`; statuses of the panels' simplex ports and carriers of hosts. Raises UsageError for
@@ -376,7 +432,8 @@ class Result:
         """Every reason for which packets were dropped: `where` (link, switch, panel, nic, engine),
         `reason`, `packets`, `objects` that dropped for it and the one with `most`."""
         return Table(("where", "reason", "packets", "objects", "most"),
-                     ({"most": each.most, **each.row()} for each in drops(self.data.totals)))
+                     ({"most": each.most, **each.row()} for each in drops(self.data.totals)),
+                     "no packet was dropped")
 
     @property
     def unequal_hashes(self) -> int | None:
@@ -417,12 +474,14 @@ class Result:
         over = f" over {self.transport}" if self.transport else ""
         phases = ", ".join(phase.name for phase in self.phases)
         errors = len(self.data.errors)
-        return (f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations{over}; "
+        done = (how_many(int(self["flows"] or 0), "flow") if "flows" in self
+                else how_many(len(self.data.iterations), "iteration"))
+        return (f"Result({name}{self.data.ended}, {done}{over}; "
                 f"phases {phases}; {how_many(errors, 'error')}; all numbers in "
                 ".metrics)")
 
     def _repr_html_(self) -> str:
-        return self.metrics._repr_html_()
+        return f"<p>{html.escape(self.summary)}</p>{self.metrics._repr_html_()}"
 
 
 def _completion(data: RunData, label: str | None, job: str) -> Metric:

@@ -7,8 +7,14 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.base.units import Time
-from loomnet.results.distributions import OF, distribution_figure, draw_distribution
-from loomnet.results.drawing import new_picture, title
+from loomnet.results.circuit_plots import circuit_figure
+from loomnet.results.distributions import (
+    LINE_HEIGHT,
+    OF,
+    distribution_figure,
+    draw_distribution,
+)
+from loomnet.results.drawing import Size, new_picture, title
 from loomnet.results.drawn import Drawn
 from loomnet.results.link_plots import link_figure
 from loomnet.results.plots import (
@@ -17,13 +23,15 @@ from loomnet.results.plots import (
     draw_iterations,
     goodput_figure,
     iteration_figure,
-    shown_until,
 )
+from loomnet.results.speed_plots import speed_figure
+from loomnet.results.time_span import TimeSpan
 
-WHATS = ("overview", "goodput", "iterations", "flows", "links", *OF)
+WHATS = ("overview", "goodput", "iterations", "speed", "flows", "links", "circuits", *OF)
 
 
-def plot(result: Drawn, what: str | None, until: Time | str | None) -> Any:
+def plot(result: Drawn, what: str | None, until: Time | str | None,
+         size: Size | None = None) -> Any:
     """See Result.plot."""
     if what is None:
         what = _fitting(result)
@@ -31,16 +39,20 @@ def plot(result: Drawn, what: str | None, until: Time | str | None) -> Any:
         raise UsageError(f"plot: no picture {in_quotes(what)}{did_you_mean(what, WHATS)}")
     runs = {result.label or "": result}
     if what == "overview":
-        return _overview(runs, until)
+        return _overview(runs, until, size)
     if what == "goodput":
-        return goodput_figure(runs, until=until)
+        return goodput_figure(runs, until=until, size=size)
     if what == "iterations":
-        return iteration_figure(runs, until=until)
+        return iteration_figure(runs, until=until, size=size)
+    if what == "circuits":
+        return circuit_figure(result, until=until, size=size)
+    if what == "speed":
+        return speed_figure(runs, until=until, size=size)
     if what == "links":
-        return link_figure(result, until=until)
+        return link_figure(result, until=until, size=size)
     if what == "flows":
-        return _flows(runs)
-    return distribution_figure(runs, what)
+        return _flows(runs, size)
+    return distribution_figure(runs, what, size=size)
 
 
 def _fitting(result: Drawn) -> str:
@@ -53,25 +65,25 @@ def _fitting(result: Drawn) -> str:
     return "goodput"
 
 
-def _overview(runs: dict[str, Drawn], until: Time | str | None) -> Any:
+def _overview(runs: dict[str, Drawn], until: Time | str | None, size: Size | None) -> Any:
     """Goodput, a panel per job, and below it the iterations of all, over the same time."""
     jobs = by_job(runs)
-    end = shown_until(jobs, until)
-    figure, panels = new_picture(len(jobs) + 1)
-    draw_goodput(panels[:-1], jobs, end)
-    draw_iterations(panels[-1], jobs, end)
+    span = TimeSpan.of(jobs, until)
+    figure, panels = new_picture(len(jobs) + 1, size=size)
+    draw_goodput(panels[:-1], jobs, span)
+    draw_iterations(panels[-1], jobs, span, named=False)  # they stand above the first panel
     for axes in panels[:-1]:
         axes.set_xlabel("")
-    for text in list(panels[-1].texts):  # the faults' names stand above the first panel
-        text.remove()
     first = next(iter(jobs.values()))
     title(panels[0], "Goodput, summed over all hosts of a job, and iteration time", first.phases)
     return figure
 
 
-def _flows(runs: dict[str, Drawn]) -> Any:
+def _flows(runs: dict[str, Drawn], size: Size | None) -> Any:
     """Completion times and slowdowns of flows."""
-    figure, panels = new_picture(2, share_x=False)
+    jobs = by_job(runs)
+    figure, panels = new_picture(2, share_x=False, size=size,
+                                 height=LINE_HEIGHT * len(jobs) + 2.4)
     for axes, of in zip(panels, ("fct", "slowdown"), strict=True):
-        draw_distribution(axes, by_job(runs), of)
+        draw_distribution(axes, jobs, of)
     return figure

@@ -125,8 +125,9 @@ def write_run(
     notes: dict[str, Any] | None = None,
 ) -> Path:
     """Writes report.json, counters.json, environment.json and a copy of the scenario with the
-    modules beside it that it uses, by their paths; returns report.json. Raises UsageError for what
-    cannot be written."""
+    modules beside it that it uses; returns report.json. `modules`: texts by their paths, as they
+    were loaded; the scenario's own file is read where its text is not among them. Raises UsageError
+    for what cannot be written."""
     report.directory = folder.path
     target = folder.write(REPORT, report.to_json())
     folder.write(
@@ -139,7 +140,7 @@ def write_run(
         ENVIRONMENT,
         json.dumps(environment(started, source, notes, inputs), sort_keys=True, indent=2) + "\n",
     )
-    if source is not None:
+    if source is not None and source.name not in (modules or {}):
         with contextlib.suppress(OSError):  # it has gone since it was loaded
             folder.write(source.name, read_bounded(source.resolve()))
     for path, content in (modules or {}).items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loomnet.base.notebook import new_axes
+from loomnet.base.names import how_many
+from loomnet.base.notebook import new_axes, picture_and_rows, since_text
 from loomnet.base.table import Table
 from loomnet.measures.training import Phase
 from loomnet.results.drawing import (
@@ -25,12 +26,14 @@ from loomnet.results.drawing import (
 NAMES = {"iteration_s": "iteration time"}
 
 
-@dataclass
+@dataclass(repr=False)
 class Series:
     """A quantity over time: `times` in seconds (the start of each bin), `values` in `unit`.
 
     `label` names the run in a legend; `hosts`: over how many a value is summed, where it is;
-    `phases` are the run's, of which the faults are shaded."""
+    `phases` are the run's, of which the faults are shaded. Of one of several jobs of a run times
+    count from the job's own time 0, and pictures of it from that of the run's first job, which
+    `first_job` names: `zero_s` lies between the two."""
 
     name: str
     unit: str
@@ -39,6 +42,8 @@ class Series:
     label: str = ""
     hosts: int | None = None
     phases: Sequence[Phase] = field(default_factory=list, repr=False)
+    zero_s: float = 0.0
+    first_job: str | None = None
 
     @property
     def binned(self) -> bool:
@@ -68,6 +73,14 @@ class Series:
         """The same as a pandas.DataFrame."""
         return self.table.to_pandas()
 
+    def __repr__(self) -> str:
+        whose = f" of {self.label}" if self.label else ""
+        return (f"Series({self.name}{whose} in {self.unit}, {how_many(len(self.times), 'value')}; "
+                ".plot() draws it, .table has its rows)")
+
+    def _repr_html_(self) -> str:
+        return picture_and_rows(self, self.table)
+
     def plot(self, axes: Any = None, *, label: str | None = None) -> Any:
         """Draws itself on matplotlib axes (made if not given) and returns them, with the run's
         faults shaded; several series on the same axes have a legend, by their `label`, which is the
@@ -78,45 +91,52 @@ class Series:
 def _plot(series: Series, axes: Any, label: str) -> Any:
     """See Series.plot."""
     axes = new_axes() if axes is None else axes
+    zero, by = series.zero_s, round(series.zero_s * 1e12)
+    phases = [replace(each, start_ps=each.start_ps + by, end_ps=each.end_ps + by)
+              for each in series.phases]
+    times, ends_at = [zero + at for at in series.times], zero + series.ends_at
     # The first series chooses the axes' units; the colours go on from series to series.
     drawn = getattr(axes, "loomnet_series", None)
     if drawn is None:
         unit, factor = ("b/s", 1e9) if series.unit == "Gb/s" else (series.unit, 1.0)
         scale = Scale.of(max(series.values, default=0.0) * factor, unit)
         drawn = axes.loomnet_series = {
-            "time": Scale.of(series.ends_at, "s"), "scale": scale, "factor": factor, "count": 0,
-            "phases": set()}
+            "time": Scale.of(ends_at, "s"), "scale": scale, "factor": factor, "count": 0,
+            "phases": set(), "left": 0.0}
     time, scale = drawn["time"], drawn["scale"]
     values = scale(value * drawn["factor"] for value in series.values)
     if series.binned:
-        draw_bins(axes, time(series.times), values, series.ends_at / time.factor, baseline=None,
+        draw_bins(axes, time(times), values, ends_at / time.factor, baseline=None,
                   label=label, linewidth=1.1, **line_style(drawn["count"]))
     else:
         usual = statistics.median(values) if values else 0.0
         joined = [value if value <= STALL * usual else math.nan for value in values]
         look = style(drawn["count"])
-        axes.plot(time(series.times), joined, linewidth=1.1, markersize=3.5, label=label,
+        axes.plot(time(times), joined, linewidth=1.1, markersize=3.5, label=label,
                   markevery=max(len(values) // MARKERS, 1), **look)
-        alone = [(at, value) for at, value in zip(time(series.times), values, strict=True)
+        alone = [(at, value) for at, value in zip(time(times), values, strict=True)
                  if value > STALL * usual]
         axes.plot([at for at, _ in alone], [value for _, value in alone], linestyle="none",
                   marker=look["marker"], markersize=6, color=look["color"])
     drawn["count"] += 1
-    new = [phase for phase in series.phases
+    new = [phase for phase in phases
            if (phase.name, phase.start_ps, phase.end_ps) not in drawn["phases"]]
     mark_phases(axes, new, time, named=not drawn["phases"])
     drawn["phases"] |= {(phase.name, phase.start_ps, phase.end_ps) for phase in new}
-    _label(axes, series, time, scale, drawn["count"])
+    drawn["left"] = min(drawn["left"], zero)
+    _label(axes, series, time, scale, drawn["count"], drawn["left"])
     return axes
 
 
-def _label(axes: Any, series: Series, time: Scale, scale: Scale, count: int) -> None:
+def _label(axes: Any, series: Series, time: Scale, scale: Scale, count: int,
+           left: float) -> None:
     name = NAMES.get(series.name, series.name)
     of = "" if series.hosts is None else f", sum of {series.hosts} hosts"
-    axes.set_xlabel(f"emulated time ({time.unit})")
+    axes.set_xlabel(f"emulated time{since_text(series.first_job)} ({time.unit})")
     axes.set_ylabel(f"{name}{of}\n({scale.unit})" if of else f"{name} ({scale.unit})")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    # The far ends stay free (auto=None), for the series that is drawn on these axes next.
+    axes.set_xlim(left=left / time.factor, auto=None)
+    axes.set_ylim(bottom=0, auto=None)
     grid(axes)
     if count > 1:
         axes.legend(fontsize="small")

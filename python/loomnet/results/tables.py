@@ -3,8 +3,9 @@ terminal folds its headings, then goes on in another table below."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console
@@ -14,13 +15,15 @@ from rich.text import Text
 
 from loomnet.base.number_text import number_text
 from loomnet.measures.drops import drops
+from loomnet.measures.flow_completion import SHOWN
 from loomnet.measures.rows import RATE_WINDOWS, TIME_MULTIPLE, Metric, dotted_name
-from loomnet.measures.training import NO_FAULT
 from loomnet.results.report import Report
 from loomnet.results.run_directory import COUNTERS
 
 MOST_DROPS = 12  # reasons shown; all of them are in counters.json
 NARROW_HEADINGS = (12, 10, 8)  # characters that headings are folded to, as few as it takes
+WHOLE = "run"  # the heading of what is of a whole run
+IN_TABLE = frozenset(SHOWN)  # figures of a whole run that are in its table
 EXPECTED = "expected_capacity"  # known of a phase that never began, too
 BEHIND = "≠ the engine fell behind or lost packets: these numbers are no result"
 UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
@@ -28,7 +31,7 @@ UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """One column: its heading and a text per line."""
 
     heading: str
@@ -45,17 +48,11 @@ def figure_tables(report: Report, width: int) -> list[Table]:
     figure, a column per phase. Lines and columns in which nothing was measured are left out."""
     tables: list[Table] = []
     behind = {run.label for run in report.fidelity if not run.kept_up}
-    runs: dict[tuple[str, str | None], list[Metric]] = {}
-    for row in report.rows:
-        if row.phase:
-            runs.setdefault((row.label or "", row.job), []).append(row)
-    for (label, job), rows in runs.items():
-        if all(row.value is None or row.name == EXPECTED for row in rows):
-            continue
+    for (label, job), rows in shown_rows(report).items():
         mark = "≠ " if label in behind else ""
         title = dotted_name(label, job)
         name = f"{report.scenario}: {title}" if title else report.scenario
-        made = _run_tables(rows, width)
+        made = _fitted(*columns_of(rows), width)
         made[0].title = Text(f"{mark}{name}, {report.clock} clock, seed {report.seed}")
         captions = [BEHIND] * bool(mark) + [UNRESOLVED] * any(not row.stands for row in rows)
         if captions:
@@ -64,30 +61,44 @@ def figure_tables(report: Report, width: int) -> list[Table]:
     return tables
 
 
-def _run_tables(rows: Sequence[Metric], width: int) -> list[Table]:
-    """Of one job of one run."""
+def shown_rows(report: Report) -> dict[tuple[str, str | None], list[Metric]]:
+    """The rows of the tables, by label and job, of those that have measured something."""
+    runs: dict[tuple[str, str | None], list[Metric]] = {}
+    for row in report.rows:
+        if row.phase or row.name in IN_TABLE:
+            runs.setdefault((row.label or "", row.job), []).append(row)
+    return {run: rows for run, rows in runs.items()
+            if any(row.value is not None and row.name != EXPECTED for row in rows)}
+
+
+def columns_of(rows: Sequence[Metric]) -> tuple[Column, list[Column]]:
+    """The names of the figures of one job of one run, and a column for each phase."""
+    rows = [row if row.phase else replace(row, phase=WHOLE) for row in rows]
     measured = [row for row in rows if row.value is not None]
     begun = {row.phase for row in measured if row.name != EXPECTED}
     measured = [row for row in measured if row.phase in begun]
-    # In the report's order, which begins with a phase that has not every figure.
-    figures = [name for name in dict.fromkeys(row.name for row in rows)
-               if any(row.name == name for row in measured)]
-    phases = [phase for phase in dict.fromkeys(row.phase or "" for row in rows)
+    # In the order of the phase that has most figures: of `before` some mean nothing.
+    of_phase: dict[str | None, list[str]] = {}
+    for row in rows:
+        of_phase.setdefault(row.phase, []).append(row.name)
+    ordered = itertools.chain(*sorted(of_phase.values(), key=len, reverse=True))
+    figures = [name for name in dict.fromkeys(ordered) if any(row.name == name for row in measured)]
+    phases = [phase for phase in sorted(dict.fromkeys(row.phase or "" for row in rows),
+                                        key=lambda phase: phase != WHOLE)
               if any(row.phase == phase for row in measured)]
     texts = {
         (row.name, row.phase): number_text(row.value, row.unit) + ("" if row.stands else " ?")
-        for row in rows if row.reason != NO_FAULT
+        for row in rows
     }
-    columns = [_Column(phase, [texts.get((name, phase), "") for name in figures])
-               for phase in phases]
-    return _fitted(_Column("number", figures), columns, width)
+    return Column("number", figures), [
+        Column(phase, [texts.get((name, phase), "") for name in figures]) for phase in phases]
 
 
-def _fitted(names: _Column, columns: list[_Column], width: int) -> list[Table]:
+def _fitted(names: Column, columns: list[Column], width: int) -> list[Table]:
     """One table if it fits as it is or with folded headings, else as many as it takes."""
-    names = _Column(names.heading, [_folded(name, max(width // 2, 1)) for name in names.cells])
+    names = Column(names.heading, [_folded(name, max(width // 2, 1)) for name in names.cells])
     for longest in (max(len(c.heading) for c in columns), *NARROW_HEADINGS):
-        headed = [_Column(_folded(c.heading, max(longest, c.width)), c.cells) for c in columns]
+        headed = [Column(_folded(c.heading, max(longest, c.width)), c.cells) for c in columns]
         whole = _table(names, headed)
         if _width(whole) <= width:
             return [whole]
@@ -110,7 +121,7 @@ def _empty_table() -> Table:
                  title_justify="left", caption_justify="left")
 
 
-def _table(names: _Column, columns: Sequence[_Column]) -> Table:
+def _table(names: Column, columns: Sequence[Column]) -> Table:
     table = _empty_table()
     table.add_column(Text(names.heading), no_wrap=True)
     for column in columns:

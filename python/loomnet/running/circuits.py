@@ -9,9 +9,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.fabrics.panels import NO_CIRCUIT
 from loomnet.faults.timetable import CircuitChange
-from loomnet.plans.model import LEFT_TO_SWITCHES, PanelPlan, Plan
+from loomnet.plans.entries import PanelPlan
+from loomnet.plans.make import panel_ports
+from loomnet.plans.model import LEFT_TO_SWITCHES, Plan
 from loomnet.plans.usid_plan import PlanePaths
-from loomnet.plans.whole import panel_ports
 
 NO_PATH = PlanePaths((), -1, ())
 

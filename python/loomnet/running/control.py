@@ -4,7 +4,7 @@ in one order, and what they want of one link made into one state."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from loomnet.faults.timetable import (
@@ -13,6 +13,7 @@ from loomnet.faults.timetable import (
     LinkState,
     PhaseChange,
     RouteChange,
+    SendersChange,
     SwitchChange,
     Timetable,
 )
@@ -21,8 +22,8 @@ from loomnet.measures.switch_state import Snapshot
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Event, View
 
-# Of the run at this time; the second is Control.state.
-ViewMaker = Callable[[int, Callable[[int], LinkState]], View]
+# For the controller of this number, of the run at this time; the third is Control.state.
+ViewMaker = Callable[[int, int, Callable[[int], LinkState]], View]
 
 
 class Controls(Protocol):
@@ -107,7 +108,8 @@ class Control:
         found: list[Change] = []
         for number, each in enumerate(self._controls):
             if (due := each.next_time()) is not None and due <= now:
-                found += self._taken(number, each.advance(now, self._view(now, self.state)), now)
+                view = self._view(number, now, self.state)
+                found += self._taken(number, each.advance(now, view), now)
         return found
 
     def on_event(self, now: int, event: Event) -> list[Change]:
@@ -147,6 +149,8 @@ class Control:
             links, switches = (frozenset().union(*(each.avoided[kind] for each in self._wants))
                                for kind in (0, 1))
             return [RouteChange(self._plan.reconverged(links, switches), (links, switches))]
+        if isinstance(change, SendersChange):
+            return [replace(change, controller=number)]
         return [change]
 
     def _switch(self, number: int, change: SwitchChange) -> list[Change]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, assert_never
 
+import numpy
+
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.fabrics.nodes import FORWARD
@@ -18,17 +20,20 @@ from loomnet.faults.timetable import (
     LinkChange,
     PhaseChange,
     RouteChange,
+    SendersChange,
     SwitchChange,
 )
 from loomnet.jobs.model import Job
 from loomnet.jobs.task_graph import PASSED_OVER
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.entries import HalfLinkPlan, SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
-from loomnet.plans.partial import PartialPlan
+from loomnet.plans.marks_text import marks_text
+from loomnet.plans.model import Plan
 from loomnet.plans.usid_plan import PlanePaths
 from loomnet.plugins.failures import Pending
+from loomnet.programs.c_file import notes_of
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
 from loomnet.running.engine_settings import link_config
@@ -45,9 +50,10 @@ _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
 
 class QueuePair(NamedTuple):
-    """One end of a queue pair. `number`: at `source`; `connected_ps` and `begins_ps`: when its job
-    starts, and before when it sends nothing."""
+    """One end of a queue pair of a job. `number`: at `source`; `connected_ps` and `begins_ps`: when
+    the job starts, and before when it sends nothing."""
 
+    job: int
     source: int
     destination: int
     number: int
@@ -90,7 +96,6 @@ class Engine:
         self._ways: dict[int, _core.ListedWays] = {}
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
-        self._link: dict[int, EngineLink] = {}
         for host in plan.hosts:
             node = self.network.add_host(len(host.ports), identity=host.number)
             self._node[host.number] = node
@@ -112,15 +117,7 @@ class Engine:
             patched=any(job.patches for job in jobs))
         # Of two hosts: the queue pairs of the first to the second, each with its transport.
         self._between: dict[tuple[int, int], list[tuple[int, Transport]]] = {}
-        if isinstance(plan, PartialPlan):
-            self._wire_by_tier(plan)
-        else:
-            for link in plan.links:
-                ahead, back = link.forward, link.backward
-                self._link[link.number] = self.network.connect(
-                    self._node[ahead.source], ahead.source_port,
-                    self._node[ahead.target], ahead.target_port,
-                    link_config(ahead), link_config(back), stream=self._stream(link.number))
+        self._wire()
         # Made here, where all links are there; None: hosts send packets.
         self.fluid = _core.FluidFabric(self.network) if fluid else None
         try:
@@ -130,20 +127,22 @@ class Engine:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
+        self._last_totals: dict[str, dict[str, int]] | None = None  # once counters stand
         self._noted: list[QueuePair] | None = None  # None: note_queue_pairs() was not called
 
-    def _wire_by_tier(self, plan: PartialPlan) -> None:
-        """Links of a regular fabric, a tier of a plane at a time."""
-        for rows in plan.wiring():
-            ahead, back = (
-                link_config(half) for half in (plan.links[int(rows[0, 0])].forward,
-                                               plan.links[int(rows[0, 0])].backward))
-            numbers = rows[:, 0].tolist()
-            for column in (1, 3):
-                rows[:, column] = [self._node[node] for node in rows[:, column].tolist()]
-            first = len(self._link)
-            self.network.connect_many(rows[:, 1:], self._stream(rows[:, 0]), ahead, back)
-            self._link.update(zip(numbers, map(EngineLink, itertools.count(first)), strict=False))
+    def _wire(self) -> None:
+        """The links, in the order of the plan's columns: a link's place there is its number."""
+        links = self.plan.links
+        there = numpy.array(list(self._node), numpy.int64)
+        order = numpy.argsort(there)
+        nodes = numpy.array(list(self._node.values()), numpy.int64)[order]
+        rows = links.rows[:, 1:].copy()
+        for column in (0, 2):
+            rows[:, column] = nodes[numpy.searchsorted(there, rows[:, column], sorter=order)]
+        made = self.plan.made
+        if "links" not in made:
+            made["links"] = [link_config(each) for each in links.settings]
+        self.network.connect_many(rows, self._stream(links.numbers), links.kinds, made["links"])
 
     def _stream(self, link: Any) -> Any:
         """Random stream of a link's first half: the object id it has in a whole fabric."""
@@ -158,22 +157,18 @@ class Engine:
         return [self._node[number] for number in numbers]
 
     def link(self, number: int) -> EngineLink:
-        return self._link[number]
+        return EngineLink(self.plan.links.place(number))
 
     def half(self, number: int) -> EngineHalf:
         """Of a direction of a link of the plan."""
-        return EngineHalf(2 * self._link[number // 2] + number % 2)
+        return EngineHalf(2 * self.link(number // 2) + number % 2)
 
     def halves(self, numbers: Iterable[int]) -> list[EngineHalf]:
         return [self.half(number) for number in numbers]
 
-    @cached_property
-    def _plan_links(self) -> list[int]:
-        return list(self._link)
-
     def planned(self, half: EngineHalf) -> HalfLinkPlan:
         """What the plan says of a direction of the engine's."""
-        return self.plan.half(2 * self._plan_links[half // 2] + half % 2)
+        return self.plan.half(2 * int(self.plan.links.numbers[half // 2]) + half % 2)
 
     @cached_property
     def names(self) -> dict[EngineNode, str]:
@@ -210,7 +205,7 @@ class Engine:
         return None if asked.by_kernel else asked
 
     def _set_transports(self, host: int) -> None:
-        rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
+        rates = list(self.plan.port_rates(self.plan.hosts[host]))
         for each in self.transports:
             chosen = each.engine_options(self._options[each.name], self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)
@@ -220,11 +215,14 @@ class Engine:
 
     def transport_notes(self) -> Notes:
         """Notes of a run that is over: first what has no effect of the file or graph that the
-        fabric was made from, then the notes of each transport."""
+        fabric was made from, and C files of switch programs, then the notes of each transport."""
         fabric = self.plan.topology.fabric
         found: Notes = {}
         if fabric.passed:
             found[f"{PASSED_OVER}{fabric.name}"] = "; ".join(fabric.passed)
+        found |= notes_of(fabric.programs.values())
+        if (marks := marks_text(self.plan)) is not None:
+            found["marks by transport"] = marks
         if self.fluid is not None:
             return found | fluid_notes(self.fluid)
         for each in self.transports:
@@ -289,8 +287,8 @@ class Engine:
         if self._noted is not None:
             begins = max(begins_ps, asked.start_ps)
             self._noted += [
-                QueuePair(source, destination, local, asked.start_ps, begins),
-                QueuePair(destination, source, remote, asked.start_ps, begins)]
+                QueuePair(asked.number, source, destination, local, asked.start_ps, begins),
+                QueuePair(asked.number, destination, source, remote, asked.start_ps, begins)]
 
     def connect_local(self, asked: JobRequest, host: int) -> tuple[End, End]:
         """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
@@ -391,7 +389,7 @@ class Engine:
                 ahead = change.half % 2 == 0
                 self.panels.carry(change.half // 2, state.up)
                 self.network.schedule_link(
-                    at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
+                    at_ps, self.link(change.half // 2), forward=ahead, backward=not ahead,
                     up=state.up,
                     rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
@@ -406,7 +404,8 @@ class Engine:
                     self.reboot(change.node)
                 for switch, tables in self.tables_after(change):
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
-            elif not isinstance(change, PhaseChange):  # a phase is of the report alone
+            # A phase is of the report alone; senders are the run loop's.
+            elif not isinstance(change, PhaseChange | SendersChange):
                 assert_never(change)
 
     # --- figures ----------------------------------------------------------------------------------
@@ -422,12 +421,20 @@ class Engine:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
+        return self._totals() if self._last_totals is None else self._last_totals
+
+    def stand(self) -> None:
+        """No counter moves any more: totals() are those of now, which a run's end asks for twice.
+        """
+        self._last_totals = self._totals()
+
+    def _totals(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
-        columns = self.network.link_counters()
-        busy = {int(at) for column in columns.values() for at in column.nonzero()[0]}
-        for at in map(EngineHalf, sorted(busy)):
-            row = {name: int(column[at]) for name, column in columns.items() if column[at]}
-            found[f"link {self.planned(at).name}"] = row
+        columns = {name: column.tolist() for name, column in self.network.link_counters().items()}
+        for at, half in enumerate(columns.pop("half")):
+            number = 2 * int(self.plan.links.numbers[half // 2]) + half % 2
+            found[f"link {self.plan.links.half_name(number)}"] = {
+                name: column[at] for name, column in columns.items() if column[at]}
         if deadlocks := self.network.pfc_deadlocks:
             found["fabric"] = {"pfc_deadlocks": deadlocks}
         for number, node in self._node.items():
@@ -438,15 +445,13 @@ class Engine:
             if row := {name: n for name, n in read(node).items() if n}:
                 found[f"{'panel' if panel else 'switch'} {self.names[node]}"] = row
         for host in self.plan.hosts:
-            row = {name: n for name, n in self.network.nic_counters(self._node[host.number]).items()
-                   if n}
-            if row:
+            if row := self.network.nic_counters(self._node[host.number]):
                 found[f"nic {host.name}"] = row
         return found
 
     def link_bps(self, host: int) -> int:
         """The rate at which a host's ports send together."""
-        return sum(self.plan.links[link].forward.rate_bps for link in self.plan.hosts[host].ports)
+        return sum(self.plan.port_rates(self.plan.hosts[host]))
 
     def deadlock(self) -> str:
         """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""

@@ -164,4 +164,5 @@ class EnginePanels:
         for panel in self._plan.panels:
             rows, left_out = self._network.panel_events(self._node[panel.number])
             found.add(panel, [self._plan.links[link].name for link in panel.ports], rows, left_out)
+            found.add_patches(panel.name, self._network.panel_patches(self._node[panel.number]))
         return found.in_order()

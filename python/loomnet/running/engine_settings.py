@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import loomnet._core as _core
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.model import Plan
 
 
-def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
-    """The engine's settings of one direction."""
+def link_config(of: Mapping[str, Any]) -> _core.LinkConfig:
+    """The engine's settings of a kind of direction, from the fields of its HalfLinkPlan."""
     return _core.LinkConfig(
-        rate_bps=0 if half.glass else half.rate_bps, delay_ps=half.delay_ps,
-        data_limit=half.data_limit_bytes, control_limit=half.control_limit_bytes,
-        ecn_low=half.ecn_low_bytes, ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes,
-        last_hop=half.last_hop,
-        pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
-        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
-        control_share=half.control_share, trim_coin=half.trim_victim == "coin",
-        largest_frame=half.largest_frame_bytes, queue=half.queue,
-        queue_options=list(half.queue_options))
+        rate_bps=0 if of["glass"] else of["rate_bps"], delay_ps=of["delay_ps"],
+        data_limit=of["data_limit_bytes"], control_limit=of["control_limit_bytes"],
+        ecn_low=of["ecn_low_bytes"], ecn_high=of["ecn_high_bytes"],
+        trim_size=of["trim_bytes"], trim_dscp=of["trim_dscp"], carriers=list(of["carriers"]),
+        last_hop=of["last_hop"], pfc_xoff=of["pfc_xoff_bytes"], pfc_xon=of["pfc_xon_bytes"],
+        pfc_headroom=of["pfc_headroom_bytes"], ecn_share=of["ecn_share"],
+        control_share=of["control_share"], trim_coin=of["trim_victim"] == "coin",
+        largest_frame=of["largest_frame_bytes"], queue=of["queue"],
+        queue_options=list(of["queue_options"]))
 
 
 def staging_for(plan: Plan) -> dict[str, int]:

@@ -3,14 +3,17 @@ each switch's program. Used by both clocks."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Sequence
 from typing import Any
+
+import numpy
 
 import loomnet._core as _core
 from loomnet.faults.timetable import RouteChange, SwitchChange
 from loomnet.plans.ecmp import EcmpTables
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.entries import SwitchPlan
+from loomnet.plans.model import Plan
+from loomnet.plans.usid_plan import host_address
 from loomnet.systems.registry import program
 from loomnet.systems.system import RunPart
 
@@ -23,8 +26,9 @@ class EngineTables:
 
     def __init__(self, plan: Plan, parts: Sequence[RunPart], *, routed: bool) -> None:
         self._plan, self._parts, self._routed = plan, parts, routed
-        self._addresses = {host.number: ipaddress.ip_address(host.address).packed
-                           for host in plan.hosts}
+        # Of the hosts that are there, in order: uint8[n, 16].
+        self._addresses = numpy.frombuffer(b"".join(
+            host_address(host).packed for host in plan.hosts.numbers), numpy.uint8).reshape(-1, 16)
         self._generation: dict[int, int] = {}
         self._routes: EcmpTables | None = None  # of the latest change; None: the plan's
         self._off: set[int] = set()  # switches (numbers) that are off or boot
@@ -34,19 +38,28 @@ class EngineTables:
         self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         if switch.number in self._off:
             return self._packed(switch)
+        if self._generation[switch.number] > 1 or self._parts:
+            return self._filled(switch)
+        key, made = ("tables", switch.number, self._routed), self._plan.made
+        if key not in made:
+            made[key] = self._filled(switch)
+        return made[key]
+
+    def _filled(self, switch: SwitchPlan) -> _core.TableBatch:
         usids = switch.usids
         rows: dict[str, Any] = {
-            "own": [usids.own], "adjacencies": list(usids.adjacencies), "fib": list(usids.fib)}
+            "own": [usids.own], "adjacencies": usids.links, "fib": usids.next}
         if self._routed:
             routes = self._routes.switch(switch.number) if self._routes else switch.routes
-            rows["hosts"] = [(self._addresses[host], group) for host, group in routes.items()
-                             if group >= 0]
-            rows["groups"] = [list(group) for group in routes.groups]
+            reached = routes.group >= 0
+            rows |= {"hosts": self._addresses[reached], "host_groups": routes.group[reached],
+                     "groups": [list(group) for group in routes.groups]}
         return self._packed(switch, rows=dict(
             program(switch.program).rows(switch, self._parts)), **rows)
 
     def _packed(self, switch: SwitchPlan, **rows: Any) -> _core.TableBatch:
-        none: dict[str, Any] = {"own": [], "adjacencies": [], "fib": [], "hosts": [], "groups": []}
+        none: dict[str, Any] = {"own": [], "adjacencies": [], "fib": [], "hosts": [],
+                                "host_groups": [], "groups": []}
         return _core.table_batch(
             switch.program, generation=self._generation[switch.number], block=switch.usids.block,
             **(none | rows))

@@ -3,7 +3,7 @@ alone."""
 
 from __future__ import annotations
 
-from loomnet.fabrics.topology import PartialTopology
+from loomnet.fabrics.topology import ClosTopology
 from loomnet.plans.model import Plan
 
 
@@ -24,9 +24,15 @@ class LeafSpares:
 
     def _of_leaf(self, leaf: int) -> float:
         topology = self._plan.topology
-        if isinstance(topology, PartialTopology):  # not all of its links are there
-            shape, (down, up, *_) = topology.shape, topology.fabric.specs
-            return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
+        if isinstance(topology, ClosTopology):  # not all of its links need be there
+            shape = topology.shape
+            if shape.leaves == 1:
+                return 1.0  # its uplinks lead nowhere
+            rates = [count * spec.rate.count for count, spec in zip(
+                (shape.hosts_per_leaf, shape.aggs_per_pod), topology.fabric.specs, strict=False)]
+            for tier, changed in topology.own_at(leaf):
+                rates[tier] += changed
+            return rates[1] / rates[0]
         rates = {False: 0, True: 0}
         for _, link, far in topology.neighbours(leaf):
             if self._reaches_a_host(far, leaf):

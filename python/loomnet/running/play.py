@@ -213,7 +213,8 @@ class Play(ABC):
         """Notes the counters that are figures; returns all of them."""
         found = self.run_counters()
         at = self.now() if self.ended is None else self.length_ps
-        for name in self.figures:
+        timeouts = ("timeouts",) if "retransmitted" in self.figures else ()
+        for name in (*self.figures, *timeouts):
             self.counters.setdefault(name, []).append((at, found[name]))
         return found
 
@@ -233,6 +234,8 @@ class Play(ABC):
         windows = [replace(each, end_ps=None)
                    if each.end_ps is not None and each.end_ps > self.length_ps else each
                    for each in windows]
+        if not any(count for _, count in self.counters.get("timeouts", ())):
+            self.counters.pop("timeouts", None)
         data = RunData(
             ended=self.ended, end_ps=self.length_ps,
             hosts={host: self.engine.series(host, self.asked.number, origin)

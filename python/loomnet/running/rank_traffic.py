@@ -10,7 +10,8 @@ from loomnet.measures.run_data import RunFault
 
 
 class RankTraffic:
-    """`core` counts rank 0's iterations and names the ranks that failed."""
+    """`core` counts the job's iterations, which are rank 0's, or of a broadcast those of all ranks,
+    and names the ranks that failed."""
 
     core: Any
 
@@ -23,7 +24,7 @@ class RankTraffic:
         return self.core.ended_ps
 
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
-        return self.core.iterations(0, since).tolist()
+        return self.core.iterations(since).tolist()
 
     def errors(self) -> list[RunFault]:
         return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]

@@ -12,8 +12,9 @@ from loomnet.base import rank_environment as env
 from loomnet.base.errors import UsageError
 from loomnet.base.number_text import number_text
 from loomnet.measures.run_data import RunData
+from loomnet.plans.entries import HalfLinkPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.model import Plan
 from loomnet.plans.port_search import find_port
 from loomnet.processes.folder import Folder, Output
 from loomnet.running.engine import Engine

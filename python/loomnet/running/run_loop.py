@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
-from loomnet.faults.timetable import Change
+from loomnet.faults.timetable import Change, SendersChange
 from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState, snapshot_times
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
 from loomnet.plugins.failures import PluginInterrupted
 from loomnet.running.control import Control, Controls, Faults, Snapshots
@@ -25,6 +25,7 @@ from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
+from loomnet.running.sender_rows import SenderRows
 from loomnet.systems.given import PartClock
 
 if TYPE_CHECKING:
@@ -121,9 +122,14 @@ class RunLoop:
         if times := snapshot_times(request.options):
             self.snapshots = Snapshots(times, [each.name for each in clock.engine.with_state])
             controls.append(self.snapshots)
+        # What a controller sees of senders, and sets of them.
+        pairs = clock.engine.note_queue_pairs() if request.controllers else []
+        self.senders = senders = SenderRows(clock, plays, pairs)
         self.control = Control(
             request.plan, controls,
-            lambda now, state: RunView(now, clock, plays, state))  # which has no way back to here
+            # Which has no way back to here.
+            lambda number, now, state: RunView(now, clock, plays, state,
+                                               partial(senders.look, number)))
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
         self.prepared: list[Play] = []
@@ -139,18 +145,8 @@ class RunLoop:
     def go(self) -> list[RunData]:
         """Runs to the end; the data of each job."""
         try:
-            for play in self.plays:
-                play.prepare()
-                self.prepared.append(play)
-            for play in self.plays:
-                play.on_iteration = partial(self.on_iteration, play)
-            self.clock.start(self.plays)
-            self.start_due()
-            while self.running:
-                stop = self.clock.pass_time(self.horizon(), self.playing)
-                self.look(stop)
-                self.start_due()
-                self.report()
+            self.begin()
+            self.advance(FOREVER)
         except WallTimeError as over:
             for play in self.running:
                 play.stalled(f"{over} before {play.unstarted}")
@@ -164,6 +160,24 @@ class RunLoop:
             for play in self.plays:
                 play.on_iteration = None  # it refers to this loop, which refers to the play
         return self.collect()
+
+    def begin(self) -> None:
+        """All is there, and no time has passed."""
+        for play in self.plays:
+            play.prepare()
+            self.prepared.append(play)
+        for play in self.plays:
+            play.on_iteration = partial(self.on_iteration, play)
+        self.clock.start(self.plays)
+        self.start_due()
+
+    def advance(self, until_ps: int) -> None:
+        """Passes time up to this one of the engine's clock, or until all jobs have ended."""
+        while self.running and self.clock.now_ps < until_ps:
+            stop = self.clock.pass_time(min(self.horizon(), until_ps), self.playing)
+            self.look(stop)
+            self.start_due()
+            self.report()
 
     def close(self, play: Play) -> None:
         """Once, when a job has ended: ends its processes."""
@@ -294,9 +308,13 @@ class RunLoop:
         return True
 
     def apply(self, changes: list[Change]) -> None:
-        if changes:
-            self.sample()
-            self.clock.apply(changes)
+        if not changes:
+            return
+        self.sample()
+        for change in changes:
+            if isinstance(change, SendersChange):
+                self.senders.carry_out(change)
+        self.clock.apply(changes)
 
     # --- what is noted on the way -----------------------------------------------------------------
     def sample(self) -> None:
@@ -363,8 +381,10 @@ class RunLoop:
         for play in self.plays:
             own = play.origin_ps
             behind = 0 if origin is None or own is None else origin - own
+            shared["zero_ps"] = -behind
             shared["events"] = None if events is None else events.since(own or 0)
             found.append(play.collect(shared, shifted(self.table.windows, behind)))
+            found[-1].time_zero_ps = own
         if self.request.recording is not None:
             self.request.recording.finish(found[0], origin or 0)
         return found

@@ -7,12 +7,15 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.faults.timetable import LinkState
 from loomnet.measures.switch_state import SwitchState, switch_named
+from loomnet.plans.entries import HalfLinkPlan, SwitchPlan
 from loomnet.plans.job_request import ONLY_JOB
-from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.running.engine import Engine
 from loomnet.running.play import Play
 
@@ -36,11 +39,11 @@ def name_of(play: Play) -> str:
 
 class RunView:
     """The run at `now`, picoseconds since the first job's first iteration began. `state`: how a
-    direction of a link is now."""
+    direction of a link is now; `senders`: View.senders."""
 
     def __init__(self, now: int, clock: SeenClock, plays: Sequence[Play],
-                 state: Callable[[int], LinkState]) -> None:
-        self.now = now
+                 state: Callable[[int], LinkState], senders: Callable[[], np.ndarray]) -> None:
+        self.now, self.senders = now, senders
         self._clock, self._plays, self._state = clock, plays, state
 
     @property
@@ -56,16 +59,15 @@ class RunView:
         return list(self._halves)
 
     @cached_property
-    def _halves(self) -> dict[str, HalfLinkPlan]:
-        return {half.name: half for link in self._plan.links
-                for half in (link.forward, link.backward)}
+    def _halves(self) -> dict[str, int]:
+        return self._plan.links.half_numbers()
 
     def link(self, name: str) -> SeenLink:
-        half = self._halves.get(name) if isinstance(name, str) else None
-        if half is None:
+        number = self._halves.get(name) if isinstance(name, str) else None
+        if number is None:
             raise UsageError(f"view.link: no direction {in_quotes(name)}"
                              f"{did_you_mean(name, self._halves)}")
-        return SeenLink(half, self._state(half.number), self)
+        return SeenLink(self._plan.half(number), self._state(number), self)
 
     def switch(self, name: str) -> SwitchState:
         found = switch_named(self._plan, name)
@@ -77,16 +79,19 @@ class RunView:
             return self._clock.engine.panels.circuits(panel)
 
     @cached_property
-    def counted(self) -> Mapping[str, Any]:
-        """Counters of all directions, by name: an array each."""
+    def _counted(self) -> tuple[dict[int, int], dict[str, Any]]:
         with self._clock.held():
-            return self._clock.engine.network.link_counters()
+            columns = self._clock.engine.network.link_counters()
+        return {half: at for at, half in enumerate(columns.pop("half").tolist())}, columns
+
+    def counters(self, half: int) -> dict[str, int]:
+        """Of one direction, by name."""
+        places, columns = self._counted
+        at = places.get(self._clock.engine.half(half))
+        return {name: 0 if at is None else int(column[at]) for name, column in columns.items()}
 
     def queued(self, half: int) -> int:
         return self._clock.queued([half])[0]
-
-    def engine_half(self, half: int) -> int:
-        return self._clock.engine.half(half)
 
 
 class SeenJob:
@@ -134,5 +139,4 @@ class SeenLink:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        row = self._view.engine_half(self._half.number)
-        return {name: int(column[row]) for name, column in self._view.counted.items()}
+        return self._view.counters(self._half.number)

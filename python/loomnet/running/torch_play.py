@@ -21,6 +21,7 @@ class TorchPlay(Play):
         super().__init__(clock, request, asked)
         assert isinstance(asked.job, TorchJob)
         self.torch = asked.job
+        self.failed_ps: int | None = None  # engine time at which the first rank failed
 
     def prepare(self) -> None:
         self.ranks = RankJob(self.engine, self.request, self.asked)
@@ -61,12 +62,21 @@ class TorchPlay(Play):
         """Called when a rank has failed, before the job ends. On the virtual clock it lets the
         other ranks hear of that; on the live clock they do so by themselves."""
 
+    @property
+    def over_ps(self) -> int:
+        # Goodbyes of the other ranks may take long after it: their way may be what is dead.
+        return self.clock.now_ps if self.failed_ps is None else self.failed_ps
+
     def outcome(self) -> tuple[Ending, str | None] | None:
         ranks = self.ranks
         if ranks.failed:  # asked first: the rank that fails may be the last
+            noticed = self.clock.now_ps
             self.drain()
             self.decide_origin()
-            self.errors.append(ranks.failure(self.now()))
+            said = ranks.failed_ps
+            self.failed_ps = noticed if said is None else min(said, noticed)
+            origin = self.failed_ps if self.origin_ps is None else self.origin_ps
+            self.errors.append(ranks.failure(max(self.failed_ps - origin, 0)))
             return "failed", ranks.reason(self.errors)
         if ranks.running:
             return None

@@ -20,6 +20,7 @@ from loomnet.base.torch_versions import TRIED, untried
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
+from loomnet.measures.training import MARK
 from loomnet.plans.job_request import JobRequest
 from loomnet.plugins.priorities import priority_made
 from loomnet.processes.rank_watch import (
@@ -95,6 +96,7 @@ class RankJob:
         self.lines: list[dict[str, str]] = []
         self.told_gone: set[int] = set()
         self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
+        self.failed_ps: int | None = None  # when the first rank that said so had failed
         self._stopping = False
 
     @property
@@ -325,6 +327,7 @@ class RankJob:
                 self.hashes[rank][value] = a | b << 64
             elif kind == _KINDS["failure"]:
                 self._failing.append((at_ps, rank))
+                self.failed_ps = min(at_ps, self.failed_ps or at_ps)
         return found
 
     def last_step(self) -> int | None:
@@ -368,15 +371,21 @@ class RankJob:
                 return
 
     def log(self) -> list[tuple[int, dict[str, str]]]:
-        """Rank 0's log lines with the time of the step they speak of."""
+        """Rank 0's log lines with the time of the step they speak of; a mark that speaks of none
+        has that of the line before it."""
         origin, ends = self.origin_ps or 0, dict(self.steps[0])
         numbers = [number for number, _ in self.steps[0]]
-        out = []
+        shift = 1 - _log_from(self.job.log_from, self.lines)
+        out: list[tuple[int, dict[str, str]]] = []
         for line in self.lines:
-            step = int(line["step"]) if line.get("step", "").isdigit() else None
-            if step is not None and step not in ends and numbers:
+            step = _step_of(line)
+            if step is None:
+                out.append((out[-1][0] if out and MARK in line else 0, line))
+                continue
+            step += shift
+            if step not in ends and numbers:
                 step = numbers[min(bisect.bisect_left(numbers, step), len(numbers) - 1)]
-            out.append((ends.get(step, origin) - origin if step is not None else 0, line))
+            out.append((ends.get(step, origin) - origin, line))
         return out
 
     def unequal_hashes(self) -> int | None:
@@ -450,6 +459,17 @@ class RankJob:
             self.group.stop(grace)
         for file in self.stack_files:
             file.close()
+
+
+def _step_of(line: dict[str, str]) -> int | None:
+    return int(line["step"]) if line.get("step", "").isdecimal() else None
+
+
+def _log_from(given: int | None, lines: Iterable[dict[str, str]]) -> int:
+    """The number of a script's first step in its own log."""
+    if given is not None:
+        return given
+    return min(next((step for line in lines if (step := _step_of(line)) is not None), 1), 1)
 
 
 def environment_of_ranks() -> dict[str, str]:

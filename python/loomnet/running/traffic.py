@@ -3,10 +3,7 @@ Driven by whichever clock runs the engine."""
 
 from __future__ import annotations
 
-import math
-import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,22 +11,32 @@ import numpy as np
 
 import loomnet._core as _core
 from loomnet.base import bounds
-from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
-from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.jobs.collectives import COLLECTIVES, Collective, RingCollective, SendRecv
-from loomnet.jobs.flows import Flows, Incast, Permutation
-from loomnet.jobs.kinds import is_connection_matrix, is_model_job, is_trace
-from loomnet.jobs.model import Job
-from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
+from loomnet.jobs.flows import Flows
+from loomnet.jobs.kinds import is_flows_of_a_file, is_model_job, is_trace
+from loomnet.jobs.task_graph import PASSED_OVER, TaskGraph, task_of
 from loomnet.measures.flow_rows import FlowRow, FlowRows
+from loomnet.measures.lone_ways import LoneWays
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
+from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine
 from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.engine_settings import staging_for
+from loomnet.running.flow_rounds import (
+    LIVING_BYTES,
+    FlowOfRound,
+    begun_before,
+    check_begun,
+    living_writes,
+    move_apart,
+    moved_apart,
+    packet_ps,
+    rounds_of,
+    stop_at,
+)
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.rank_traffic import RankTraffic
 from loomnet.running.ring_traffic import connect_steps, ring_settings
@@ -37,10 +44,6 @@ from loomnet.systems.transport import LIMITED_BY
 
 if TYPE_CHECKING:
     from loomnet.measures.expert_rounds import ExpertRounds
-
-FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
-Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
-
 
 class Traffic(Protocol):
     """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the
@@ -166,7 +169,9 @@ class FlowTraffic(CoreTraffic):
 
     def _add(self, pairs: set[tuple[int, int]], flows: Sequence[FlowOfRound]) -> None:
         engine, placement, job = self._engine, self._job.placement, self._job.job
-        depth = writes_outstanding(engine.plan)
+        depth, most = writes_outstanding(engine.plan), MESSAGE_BYTES
+        lifetimes = job.lifetimes if isinstance(job, Flows) else ()
+        ways = LoneWays(engine.plan)
         # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
         free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
         used: dict[tuple[int, int], int] = {}
@@ -183,14 +188,18 @@ class FlowTraffic(CoreTraffic):
             self._asked.append((placement[source], placement[destination], size))
             self._sends.append((engine.node(placement[source]), numbers[index]))
             in_ring: dict[str, Any] = {}
+            if lifetimes:  # short writes, of which few are under way when the lifetime ends
+                in_ring["until_ps"] = start + lifetimes[number].count
+                depth, most = living_writes(engine.plan, ways, placement[source],
+                                      placement[destination]), LIVING_BYTES
             if isinstance(job, Flows) and job.steps is not None:
-                in_ring = {"steps": job.steps, "rank": number, "ranks": job.count,
-                           "claim": job.claims[number % len(job.claims)].numbers()
-                           if job.claims else None}
+                in_ring |= {"steps": job.steps, "rank": number, "ranks": job.count,
+                            "claim": job.claims[number % len(job.claims)].numbers()
+                            if job.claims else None}
             self.core.add(
                 source=engine.node(placement[source]),
                 destination=engine.node(placement[destination]),
-                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=depth,
+                qp=numbers[index], bytes=size, message=min(size, most), depth=depth,
                 start_ps=start, **in_ring)
 
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
@@ -218,11 +227,47 @@ class FlowTraffic(CoreTraffic):
         return [end for number in ended for end in (
             self._sends[number], (node(self._asked[number][1]), self._sends[number][1] + 1))]
 
+    def sender(self, flow: int) -> tuple[EngineNode, int]:
+        """Of a flow: its host and queue pair."""
+        return self._sends[flow]
+
+    def sending(self) -> list[tuple[int, int, int, EngineNode, int]]:
+        """The flows under way, in order: number, source and destination (hosts), sender and its
+        queue pair. Those between two ranks of a host have no sender that could be asked."""
+        found = []
+        for number in self.core.under_way().tolist():
+            flow = number % len(self._asked)
+            source, destination, _ = self._asked[flow]
+            if source != destination:
+                found.append((number, source, destination, *self._sends[flow]))
+        return found
+
     def flows(self) -> FlowRows:
         found = self.core.results()
         asked = np.array(self._asked, np.int64)[found["flow"]].T
+        if isinstance(self._job.job, Flows) and self._job.job.lifetimes:
+            asked[2] = np.where(found["ok"] & (found["end_ps"] >= 0), found["bytes"], asked[2])
         return FlowRows([*asked, found["start_ps"], np.where(found["ok"], found["end_ps"], -1),
                          found["arrived_ps"]])
+
+    def timeout_waits(self) -> dict[int, int]:
+        """Of the flows that waited for retransmission timeouts: picoseconds of waiting, by place
+        in flows()."""
+        network, ran_out = self._engine.network, {}
+        for host in {host for host, _ in self._sends}:
+            for at_ps, queue_pair, waited_ps in network.transport_timeouts(host):
+                ran_out.setdefault((host, queue_pair), []).append((at_ps, waited_ps))
+        if not ran_out:
+            return {}
+        found, waits = self.core.results(), {}
+        for place, (flow, start, end) in enumerate(zip(
+                found["flow"].tolist(), found["start_ps"].tolist(), found["end_ps"].tolist(),
+                strict=True)):
+            # A queue pair carries one flow at a time.
+            if waited := sum(waited for at_ps, waited in ran_out.get(self._sends[flow], ())
+                             if at_ps >= start and (end < 0 or at_ps <= end)):
+                waits[place] = waited
+        return waits
 
     def notes(self) -> dict[str, float | int | str | None]:
         return _jitter_note(self._jitter_ps)
@@ -351,7 +396,7 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
     if is_trace(job) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
-    if is_connection_matrix(job):
+    if is_flows_of_a_file(job):
         graph = job.graph()
         if apart > 0:
             move_apart(graph, apart, seed)
@@ -360,107 +405,6 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
     flows = moved_apart(rounds[0](start_ps), apart, seed)
     return FlowTraffic(engine, asked, pairs, flows, start_ps, payload=payload, rounds=len(rounds),
                        gap_ps=gap, jitter_ps=apart)
-
-
-def stop_at(asked: JobRequest, origin_ps: int) -> int | None:
-    """When a job that began at this time begins nothing new."""
-    return None if asked.begins_for_ps is None else origin_ps + asked.begins_for_ps
-
-
-def begun_before(flows: Sequence[FlowOfRound], stop_ps: int | None
-                 ) -> tuple[list[FlowOfRound], bool]:
-    """The flows of a round that begin before then, and whether some do not."""
-    if stop_ps is None:
-        return list(flows), False
-    begun = [flow for flow in flows if flow[0] < stop_ps]
-    return begun, len(begun) < len(flows)
-
-
-def check_begun(asked: JobRequest, flows: Sequence[FlowOfRound]) -> None:
-    """Raises UsageError for a job of whose first round no flow begins before its stop."""
-    if not flows:
-        raise UsageError(f"{type(asked.job).__name__}.stop: no flow begins before "
-                         f"{asked.job.stop}; give a later stop")
-
-
-def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
-              ) -> tuple[list[Round], int, set[tuple[int, int]]]:
-    """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
-    that are known to talk. Raises UsageError for a job that is none."""
-    edges = job.pairs_of(list(placement))
-    if isinstance(job, (Permutation, Incast)):
-        size = job.size.bytes
-        each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
-        return [each] * job.repeat, job.compute.count, set(edges)
-    if isinstance(job, Flows):
-        nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-        lasts = None if job.stop is None else job.stop.count - job.start.count
-        return ([lambda now: _drawn(job, placement, now, seed, nic, lasts)], 0,
-                set(edges) if job.pairs else set())
-    if is_trace(job):
-        rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
-        bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
-        bounds.check_job_bytes(str(job.path), sum(size for *_, size in rows))
-        return [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]], 0, set(edges)
-    raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
-
-
-def packet_ps(plan: Plan, placement: Sequence[int]) -> int:
-    """How long a whole packet takes to leave the slowest port of the first rank's host."""
-    rate = min(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-    return (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
-
-
-def moved_apart(flows: Sequence[FlowOfRound], apart_ps: int, seed: int) -> list[FlowOfRound]:
-    """The flows, those that start together moved by less than this each: in lock-step they would
-    send in the same picosecond, and always the same one would find room."""
-    if apart_ps == 0:
-        return list(flows)
-    draw = random.Random(f"jitter {seed}")
-    together = Counter(start for start, *_ in flows)
-    return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
-            for start, a, b, size in flows]
-
-
-def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
-    """Gives flows that wait for one delay a delay each, longer by less than this, as moved_apart
-    does."""
-    draw = random.Random(f"jitter {seed}")
-    together: dict[int, list[int]] = {}
-    for number, task in enumerate(graph.tasks):
-        if task.flow and len(graph.after[number]) == 1:
-            together.setdefault(graph.after[number][0], []).append(number)
-    for start, flows in together.items():
-        task = graph.tasks[task_of(start)]
-        if task.source >= 0 or graph.after[task_of(start)] or len(flows) == 1:
-            continue  # one after another, or by a trigger
-        for number in flows:
-            graph.after[number] = [graph.add(
-                Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what))]
-
-
-def _drawn(job: Flows, placement: Sequence[int], now_ps: int, seed: int, nic_bps: int,
-           lasts_ps: int | None) -> list[FlowOfRound]:
-    """A job's flows from now on; ranks of one host share its NIC. `lasts_ps`: of those that arrive
-    one after another, none is needed after the first that comes so much later."""
-    ranks = len(placement)
-    draw = random.Random(f"flows {seed} {ranks}")
-    flows, at, sizes = [], now_ps, job.distribution
-    starts = [now_ps + start.count for start in job.starts]
-    senders = len({placement[a] for a, _ in job.pairs} if job.pairs else set(placement))
-    gap = job.mean_gap_ps(nic_bps, senders)
-    for i in range(job.count):
-        if lasts_ps is not None and gap is not None and flows and flows[-1][0] >= now_ps + lasts_ps:
-            break
-        if job.pairs:
-            a, b = job.pairs[i % len(job.pairs)]
-        else:
-            a = draw.randrange(ranks)
-            b = (a + 1 + draw.randrange(ranks - 1)) % ranks
-        flows.append((starts[i] if starts else at, a, b, sizes.at(draw.random())))
-        if gap is not None:
-            at += max(round(-math.log(1 - draw.random()) * gap), 1)
-    return flows
 
 
 def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int, since: int = 0

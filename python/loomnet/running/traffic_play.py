@@ -133,6 +133,9 @@ class TrafficPlay(Play):
         if self.traffic is None:  # the run was ended while it was being prepared
             return
         data.flows = self.traffic.flows().since(origin_ps)
+        if isinstance(self.traffic, FlowTraffic):
+            with self.clock.held():
+                data.timeout_waits = self.traffic.timeout_waits()
         data.experts = self.traffic.experts()
         data.ring_steps = self.traffic.ring_steps(origin_ps)
         data.wrong = self.traffic.wrong() if self.payload_moves else None

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import loomnet._core as _core
-from loomnet.base.errors import WallTimeError
+from loomnet.base.errors import PluginError, WallTimeError
 from loomnet.base.names import how_many
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.congestions import failure_of
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
@@ -40,11 +40,15 @@ LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 
 
 @contextmanager
-def _controls_named() -> Iterator[None]:
-    """Around calls of the engine that call congestion controls in Python. Raises PluginError, and
-    PluginInterrupted for Ctrl-C in one, by its name and method."""
+def _plugins_named() -> Iterator[None]:
+    """Around calls of the engine that call congestion controls in Python, or switch programs of C
+    files. Raises PluginError, and PluginInterrupted for Ctrl-C in a control, by its name."""
     try:
         yield
+    except _core.ProgramFault as error:
+        from loomnet.programs.c_file import fault_text
+
+        raise PluginError(fault_text(str(error))) from None
     except _core.PluginError as error:
         raise failure_of(error) from error
 
@@ -59,13 +63,13 @@ class VirtualRunner:
         jobs = "; ".join(each.job.describe() for each in request.jobs)
         return (f"{plan.name}: {how_many(hosts, 'host')}, {how_many(plan.planes, 'plane')}, "
                 f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}{built}; "
-                f"virtual clock, seed {request.seed}; {jobs}")
+                f"virtual clock, seed {request.seed}\n{jobs}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
         check_options(request.options, [asked.job for asked in request.jobs])
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
-            with _controls_named():
+            with _plugins_named():
                 sampler = Sampler.of(request.options, request.plan)
                 clock = VirtualClock(request, stack)
                 plays = [clock.play(asked) for asked in request.jobs]
@@ -93,7 +97,7 @@ class VirtualClock:
             request.recording.attach(self.engine)
         self.ranks: Any = None
         self._places = 0
-        self._doubtful: dict[int, list[int]] = {}  # by a job's first place
+        self._undecided: dict[int, list[int]] = {}  # by a job's first place
         self.lock: Any = None
         if any(isinstance(asked.job, TorchJob) for asked in request.jobs):
             self.lock = stack.enter_context(RunLock())
@@ -129,14 +133,14 @@ class VirtualClock:
             raise WallTimeError(self.request.wall_reason)
 
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
-        with _controls_named():
+        with _plugins_named():
             if self.ranks is None:
                 return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
             stop = self.ranks.run(until_ps, LOOK_MS)
         return stop if stop in ("reached", "stuck") else "looked"
 
     def skip_to(self, at_ps: int) -> None:
-        with _controls_named():
+        with _plugins_named():
             self.network.run_until(at_ps)
 
     # --- ranks ------------------------------------------------------------------------------------
@@ -149,9 +153,10 @@ class VirtualClock:
         others = [place for place in range(self._places) if place not in places]
         return self.ranks.others_wait([*others, *but])
 
-    def doubt(self, places: list[int], doubtful: list[int]) -> None:
-        self._doubtful[places[0]] = doubtful
-        self.ranks.doubt([place for each in self._doubtful.values() for place in each])
+    def may_yet_communicate(self, places: list[int], undecided: list[int]) -> None:
+        self._undecided[places[0]] = undecided
+        self.ranks.may_yet_communicate(
+            [place for each in self._undecided.values() for place in each])
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
@@ -190,7 +195,7 @@ class VirtualClock:
         return self.engine.carried(halves)
 
     def probe(self, probe: _core.FlowProbe) -> Any:
-        with _controls_named():
+        with _plugins_named():
             return probe.take()
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
@@ -210,6 +215,7 @@ class VirtualClock:
     def finish(self) -> None:
         self.engine.close_meters(self.request.jobs)
         self.network.clear()
+        self.engine.stand()
 
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
         return self.engine.switch_state(switch)
@@ -231,4 +237,4 @@ class VirtualClock:
 
     @property
     def deterministic(self) -> bool:
-        return self.ranks is None or not self.ranks.raced_ps
+        return self.ranks is None or not self.ranks.wall_paced_ps

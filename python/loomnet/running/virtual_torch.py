@@ -14,7 +14,7 @@ from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.measures.run_data import RunData, RunFault
 from loomnet.plans.job_request import JobRequest
 from loomnet.processes.journal import RunLock
-from loomnet.processes.rank_watch import SILENCE_S, Movement
+from loomnet.processes.rank_watch import SILENCE_S, Movement, load_text, program_below
 from loomnet.running.play import FOREVER, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_play import TorchPlay
@@ -63,7 +63,7 @@ class RankClock(PlayClock, Protocol):
     def others_wait(self, places: list[int], but: list[int]) -> bool:
         """Whether all of these ranks wait, those of `but` left out."""
         ...
-    def doubt(self, places: list[int], doubtful: list[int]) -> None:
+    def may_yet_communicate(self, places: list[int], undecided: list[int]) -> None:
         """Which of a job's ranks have threads that may yet communicate."""
         ...
 
@@ -78,11 +78,11 @@ class VirtualTorch(TorchPlay):
         self.progress_ps = 0  # engine time at which the job last got on
         self.limit_ps = 0     # … and the latest time limit of a script that was awaited since
         self.works = self.payload = 0
-        self.raced_ps = 0     # as of the last progress: see VirtualRanks
+        self.wall_paced_ps = 0     # as of the last progress: see VirtualRanks
         self.places: list[int] = []  # of the ranks on the clock
         self.was_told = False
         self.told_gone = False  # peers have heard that a rank ended
-        self.unsaid: list[int] = []  # ranks that have ended, of which no peer has heard
+        self.unannounced: list[int] = []  # ranks that have ended, of which no peer has heard
         self.stranded: object = None
         self.waited_outside: list[str] = []
         self.movement = Movement()
@@ -125,10 +125,13 @@ class VirtualTorch(TorchPlay):
         stall = self.asked.stall_after
         return None if stall is None else stall.count + self.longest_compute_ps
 
-    def got_on(self) -> None:
-        self.progress_ps, self.raced_ps = self.clock.now_ps, self.clock.ranks.raced_ps
+    def got_on(self, at_ps: int | None = None) -> None:
+        """`at_ps`: when, if that was before now."""
+        now = self.clock.now_ps
+        self.progress_ps = now if at_ps is None else max(self.progress_ps, min(at_ps, now))
+        self.wall_paced_ps = self.clock.ranks.wall_paced_ps
         self.limit_ps = 0
-        self.clock.doubt(self.places, [])
+        self.clock.may_yet_communicate(self.places, [])
 
     def look(self) -> None:
         self.take_marks()
@@ -180,15 +183,15 @@ class VirtualTorch(TorchPlay):
     def on_ended(self, ended: list[int]) -> bool:
         """Tells peers of ranks that have ended or were cut off; whether it told any."""
         now = self.clock.now_ps
-        self.unsaid += ended
+        self.unannounced += ended
         # Processes end by the machine's clock. Peers hear of one that ended well when all of them
         # wait, so that it finds them at the same point in every run; until then time stands.
-        well = all(self.ranks.gone_reason(number)[0] == "exited" for number in self.unsaid)
-        unsaid = [self.places[number] for number in self.unsaid]
-        if not unsaid or (well and not self.clock.others_wait(self.places, unsaid)):
+        well = all(self.ranks.gone_reason(number)[0] == "exited" for number in self.unannounced)
+        unannounced = [self.places[number] for number in self.unannounced]
+        if not unannounced or (well and not self.clock.others_wait(self.places, unannounced)):
             ended = []
         else:
-            ended, self.unsaid = sorted(self.unsaid), []
+            ended, self.unannounced = sorted(self.unannounced), []
         self.told_gone |= bool(ended)
         told = bool(ended)
         for number in ended:
@@ -214,15 +217,17 @@ class VirtualTorch(TorchPlay):
             return self.everybody("every rank waits and the network has nothing left to deliver: "
                                   f"a deadlock{self.ranks.apart(self.operations)}"
                                   f"{self.ranks.departed}")
-        payload = self.run_counters()["payload"]
+        counters = self.run_counters()
+        payload = counters["payload"]
         if payload > self.payload:
             self.payload = payload
-            self.got_on()
+            # When the bytes came, which may be long before anybody looked.
+            self.got_on(counters["quiet_since_ps"] if counters["working"] else None)
         now = self.clock.now_ps
         idle = now - max(self.progress_ps, self.limit_ps)
         if stop == "reached" and self.stall_ps is not None and idle >= self.stall_ps:
             limit = max((self.ranks.bridges[rank].alarm_ps for rank in self.ranks.pids), default=0)
-            if self.clock.ranks.raced_ps > self.raced_ps:
+            if self.clock.ranks.wall_paced_ps > self.wall_paced_ps:
                 self.got_on()  # emulated time that went with the machine's clock proves nothing
             elif self.give_up_gone():
                 self.got_on()  # timers of the network go on, so the ranks are never seen stuck
@@ -234,10 +239,11 @@ class VirtualTorch(TorchPlay):
                                       f"{self.engine.deadlock()}{self.engine.stall(self.asked)}")
         wall = self.torch.stall_wall
         # Emulated time that goes with the machine's clock is no movement.
-        seen = (now - self.clock.ranks.raced_ps, self.works, payload, len(self.iterations))
+        seen = (now - self.clock.ranks.wall_paced_ps, self.works, payload, len(self.iterations))
         self.movement.look(seen, self.ranks.pids)
         if wall is not None and self.movement.dead_s() > wall.seconds:
-            return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)")
+            return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)"
+                                  f"{load_text()}")
         return None
 
     def unstick(self) -> bool:
@@ -246,10 +252,10 @@ class VirtualTorch(TorchPlay):
             return True
         # A thread that has never communicated may be about to.
         self.ranks.ask_stacks()
-        doubtful = [self.places[rank] for rank in self.ranks.pids
+        undecided = [self.places[rank] for rank in self.ranks.pids
                     if self.ranks.has_other_threads(rank)]
-        self.clock.doubt(self.places, doubtful)
-        return bool(doubtful)
+        self.clock.may_yet_communicate(self.places, undecided)
+        return bool(undecided)
 
     def give_up_gone(self) -> bool:
         """A rank that has left may be needed still: its peers give it up now, once."""
@@ -267,9 +273,9 @@ class VirtualTorch(TorchPlay):
     def note_outside(self) -> None:
         """The first time that emulated time has to go with the machine's clock, the stacks of the
         ranks that it waits for are kept for the report."""
-        if self.waited_outside or self.clock.ranks.raced_ps == 0:
+        if self.waited_outside or self.clock.ranks.wall_paced_ps == 0:
             return
-        for place in self.clock.ranks.racers:
+        for place in self.clock.ranks.waited_for:
             if place in self.places:
                 self.waited_outside.append("; ".join(
                     line.strip() for line in self.where(self.places.index(place))[:4]))
@@ -288,9 +294,14 @@ class VirtualTorch(TorchPlay):
         others = [rank for rank, state in states.items() if state != "waiting"]
         if not others:
             return None
-        operation = self.ranks.bridges[others[0]].under_way
-        where = f"in {operation}" if operation else "outside the network"
-        return f"{joined_ranks(others)}, {where}"
+        if all(states[rank] == "gone" for rank in others):
+            return f"{joined_ranks(others)} to exit"
+        first = others[0]
+        if (operation := self.ranks.bridges[first].under_way):
+            return f"{joined_ranks(others)}, in {operation}"
+        program = program_below(self.ranks.pids[first])
+        doing = "outside the network" if program is None else f"whose {program} runs"
+        return f"{joined_ranks(others)}, {doing}"
 
     def steps(self) -> tuple[list[dict[str, str]], str | None]:
         self.ranks.read_log()

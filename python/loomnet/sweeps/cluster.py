@@ -113,6 +113,9 @@ def client_of(distributed: Any, jobs: int, index: Scratch, remote: Any) -> Itera
             distributed.LocalCluster(
                 n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None,
                 silence_logs="CRITICAL", local_directory=str(scratch),
+                # It serves HTTP without a dashboard, too, and warns where the usual port is taken,
+                # as by another sweep.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             ) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):

@@ -3,6 +3,7 @@ what runs them."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -109,11 +110,21 @@ def _installed(package: str) -> str | None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that a reader sees all of it or the one before."""
+    """Writes a file so that a reader sees all of it or the one before. Raises UsageError where it
+    cannot be written; then nothing of it is left."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with rights_of(writer_of(path.parent)):
-        beside.write_bytes(data)
-        beside.replace(path)
+    try:
+        with rights_of(writer_of(path.parent)):
+            try:
+                beside.write_bytes(data)
+                beside.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    beside.unlink()
+                raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; free or change that folder, or "
+                         "name another one") from None
 
 
 class Results:
@@ -129,8 +140,11 @@ class Results:
         self.changed: dict[str, set[int]] = {}  # inputs, with the numbers of the points they undo
         self._folder = directory / "points"
         self._inputs = Unchanged(home)
-        with rights_of(writer_of(directory)):
-            self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with rights_of(writer_of(directory)):
+                self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {self._folder}: {error.strerror}") from None
 
     def tidy(self) -> None:
         """Removes what a killed sweep was about to write."""
@@ -167,7 +181,7 @@ class Results:
         return lines
 
     def keep(self, point: Point, outcome: Mapping[str, Any]) -> None:
-        """`outcome`: report (or None), error (or None), wall_s, inputs."""
+        """`outcome`: report (or None), error (or None), wall_s, inputs, recorded."""
         content = {
             "key": point.key,
             "parameters": dict(point.parameters),
@@ -188,6 +202,7 @@ class _File(BaseModel):
     seed: int
     status: Literal["done", "failed"]
     error: str | None
+    recorded: list[int]
     inputs: dict[str, str]
     digest: str
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import html
 import io
 import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from loomnet.base.errors import (
     UsageError,
 )
 from loomnet.base.names import quoted
+from loomnet.base.notebook import image_html, in_notebook
 from loomnet.base.reading import parse_json, user_path
+from loomnet.base.table import Table
 from loomnet.base.wall_time import WallTime
 from loomnet.labs.parcel import parcel_of
 from loomnet.labs.scenario import Scenario, load
@@ -47,6 +51,7 @@ from loomnet.sweeps.points import (
 from loomnet.sweeps.worker import run_point
 
 MOST_JOBS = 4096  # processes
+MOST_ERRORS = 3  # of points that failed, in a notebook
 TABLE, INDEX, POINTS = "table.parquet", "sweep.json", "points"
 SCRATCH = re.compile(r"\.dask-[A-Za-z0-9_]{8}")
 Watch = Callable[[int, int, int], None]  # points ended, points in all, points failed
@@ -101,8 +106,72 @@ class Sweep:
         return (f"Sweep({len(self)} points, {len(self.failed)} failed, {self.missing} missing: "
                 f"{self.path})")
 
+    def table(self, *, ci: float | None = None) -> Table:
+        """A row for each combination of values, with medians over its seeds, in brackets the least
+        and the greatest. `ci`: a confidence, as 0.95: means, each ± half of its confidence
+        interval, by Student's t, of which two seeds or more are needed; seeds count as independent
+        of one another. Raises UsageError where no point has ended."""
+        from loomnet.sweeps.summary import summary_table
+
+        ci = self._confidence("table", ci)
+        found = summary_table(self, ci=ci)
+        if found is None:
+            raise UsageError("table: no point of the sweep has ended")
+        return found.table
+
+    def differences(self, over: str, a: Any, b: Any, what: str | Sequence[str] | None = None, *,
+                    ci: float = 0.95) -> Table:
+        """What the parameter `over` makes of each number: b less a, seed by seed, so that what a
+        seed does to both is taken out. A row for each number and each combination of the other
+        parameters: the two means, the mean difference and its confidence interval, low to high, by
+        Student's t; an interval without 0 is a difference that is seen with this confidence.
+        `what`: names of numbers; None: all. Raises UsageError for names and values that the sweep
+        does not have."""
+        from loomnet.sweeps.paired import differences
+
+        confidence = self._confidence("differences", ci)
+        assert confidence is not None
+        return differences(self, over, a, b, what, confidence)
+
+    def _confidence(self, where: str, ci: float | None) -> float | None:
+        from loomnet.sweeps.student_t import check_confidence
+
+        if ci is None:
+            return None
+        ci = check_confidence(f"{where}: ci", ci)
+        if len({point.seed for point in self.points}) < 2:
+            raise UsageError(f"{where}: ci= needs two seeds or more, as seeds=5 gives")
+        return ci
+
+    def plot(self, what: str | None = None, *, over: str | None = None, ci: float | None = None
+             ) -> Any:
+        """A picture, a matplotlib Figure: `what`, a number of the frame or a check by its name, by
+        default the first that the scenario checks or records, else the one that says most of its
+        job, over the parameter `over`, by default the one with most values, or "seed". A line for
+        each combination of the others; with several seeds medians, and bars from the least to the
+        greatest; with `ci`, as 0.95, means with their confidence intervals. Raises UsageError."""
+        from loomnet.sweeps.picture import sweep_figure
+
+        return sweep_figure(self, what, over, self._confidence("plot", ci))
+
     def _repr_html_(self) -> str:
-        return self.frame._repr_html_()
+        """In a notebook: the picture, and a row for each combination of values."""
+        from loomnet.sweeps.summary import MOST_NUMBERS, SPREAD, summary_table
+
+        errors = [f"{point}: {error}" for point, error in self.failed[:MOST_ERRORS]]
+        above = "".join(f"<p>{html.escape(line)}</p>" for line in (repr(self), *errors))
+        found = summary_table(self, most=MOST_NUMBERS)
+        if found is None:
+            return above
+        try:
+            picture = image_html(self.plot(), "sweep")
+        except UsageError:  # its points have no numbers
+            picture = ""
+        said = [*found.remarks, *([SPREAD] if found.seeds > 1 else [])]
+        if said:
+            said.append(".frame has all points and numbers")
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in said)
+        return f"{above}{picture}{found.table._repr_html_()}{below}"
 
 
 @checked_call
@@ -189,6 +258,9 @@ def sweep(
         made = Sweep(points, Results(folder, home), kept=kept, interrupted=interrupted, gone=gone)
         made.remarks = list(dict.fromkeys([*before, *made.remarks]))
         _write_table(made)
+    if interrupted and in_notebook():  # the cell goes on with its next line
+        print(f"sweep {scenario.name}: interrupted; {len(made.frame)} of {len(points)} points are "
+              "kept, and the same call goes on from there", file=sys.stderr)
     return made
 
 
@@ -216,6 +288,19 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
         futures[future] = point
         return future
 
+    def keep(future: Any) -> bool:
+        """Whether the point failed."""
+        error = future.exception()
+        if error is not None and type(error).__name__ in _LOST:
+            raise SchedulerGone
+        outcome = _NOTHING | {"error": _one_line(error)} if error is not None else {
+            **future.result()}
+        if (theirs := outcome.pop("build", own_build)) != own_build:
+            outcome |= {"report": None, "error": f"its worker has build {theirs} of Loomnet, "
+                        f"and this process {own_build}; install the same and restart it"}
+        results.keep(futures[future], outcome)
+        return bool(outcome["error"])
+
     waiting = iter(todo)
     try:
         first = [submit(point) for point in itertools.islice(waiting, at_once)]
@@ -223,19 +308,14 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
         for future in under_way:
             if (following := next(waiting, None)) is not None:
                 under_way.add(submit(following))
-            point = futures.pop(future)
-            error = future.exception()
-            if error is not None and type(error).__name__ in _LOST:
-                raise SchedulerGone
-            outcome = _NOTHING | {"error": _one_line(error)} if error is not None else {
-                **future.result()}
-            if (theirs := outcome.pop("build", own_build)) != own_build:
-                outcome |= {"report": None, "error": f"its worker has build {theirs} of Loomnet, "
-                            f"and this process {own_build}; install the same and restart it"}
-            results.keep(point, outcome)
-            counts.add(bool(outcome["error"]))
+            failed = keep(future)
+            del futures[future]
+            counts.add(failed)
             future.release()
     except (KeyboardInterrupt, SystemExit):
+        for future in futures:
+            if future.status == "finished":  # since the last look
+                keep(future)
         client.cancel(list(futures), force=True)
         raise
     except BaseException as error:
@@ -247,7 +327,7 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
 # What a client raises, or says of a task, when its scheduler has gone: classes of distributed's.
 _LOST = frozenset({"FutureCancelledError", "CancelledError", "CommClosedError",
                    "ClosedClientError", "StreamClosedError"})
-_NOTHING: dict[str, Any] = {"report": None, "wall_s": None, "inputs": {}}
+_NOTHING: dict[str, Any] = {"report": None, "wall_s": None, "inputs": {}, "recorded": []}
 
 
 def _one_line(error: BaseException) -> str:
@@ -340,18 +420,34 @@ def _write_table(made: Sweep) -> None:
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """One sweep at a time works in a directory."""
+    made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         with rights_of(writer_of(folder)):
             folder.mkdir(parents=True, exist_ok=True)
             lock = (folder / ".lock").open("a")  # which may be another program's
     except OSError as error:
+        _unmade(folder, made)
         raise UsageError(f"sweep: --out {folder}: {error.strerror}") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"sweep: another one works in {folder}; wait, or use --out") from None
-        yield
+        try:
+            yield
+        except UsageError:
+            if not os.path.lexists(folder / INDEX):  # it could not even begin
+                _unmade(folder, made)
+            raise
+
+
+def _unmade(folder: Path, made: list[Path]) -> None:
+    """Removes the lock of a sweep that could not begin, and folders made for it that are empty."""
+    with rights_of(writer_of(folder)), contextlib.suppress(OSError):
+        (folder / ".lock").unlink()
+    for each in (folder / "points", *made):
+        with rights_of(writer_of(folder)), contextlib.suppress(OSError):
+            each.rmdir()
 
 
 @contextlib.contextmanager
@@ -359,7 +455,9 @@ def _bar(watch: Watch | None, title: str) -> Iterator[Watch]:
     if watch is not None:
         yield watch
         return
-    from loomnet.labs.progress import progress_bar
-
-    with progress_bar(f"sweep {title}") as told:
+    if in_notebook():
+        from loomnet.labs.notebook_bar import notebook_count as shown
+    else:
+        from loomnet.labs.progress import progress_bar as shown
+    with shown(f"sweep {title}") as told:
         yield told

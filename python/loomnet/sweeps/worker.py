@@ -22,10 +22,10 @@ def run_point(
     parcel: Parcel, parameters: dict[str, Any], seed: int, max_wall_s: float | None
 ) -> dict[str, Any]:
     """The report as a dict, or None and the error in one line; the wall seconds it took; what it
-    has read, and the build of Loomnet that ran it. A run whose engine fell behind, or that
-    --max-wall ended, is no result."""
+    has read, the build of Loomnet that ran it, and the numbers of the metrics that the scenario
+    itself recorded. A run whose engine fell behind, or that --max-wall ended, is no result."""
     began = time.monotonic()
-    report, error, inputs = None, None, {}
+    report, error, inputs, recorded = None, None, {}, []
     with tempfile.TemporaryDirectory(prefix="loomnet-sweep-") as folder:
         scenario, home = None, parcel.home()
         reads = Inputs(home)
@@ -35,6 +35,7 @@ def run_point(
                 made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=home, _reads=reads,
                                     directory=Path(folder) / "run", **parameters)
             report = made.to_dict()
+            recorded = [number for number, row in enumerate(made.rows) if row.recorded]
             reasons = [run.reason for run in made.fidelity
                        if run.reason and run.reason.startswith("--max-wall")]
             if made.interrupted:
@@ -55,6 +56,7 @@ def run_point(
         "wall_s": round(time.monotonic() - began, 3),
         "inputs": inputs,
         "build": build(),
+        "recorded": recorded,
     }
 
 

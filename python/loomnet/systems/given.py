@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loomnet.jobs.model import Job
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import SwitchPlan
 from loomnet.plans.usid_plan import PlanePaths
 from loomnet.systems.transport import Notes, RunEngine, Transport
 

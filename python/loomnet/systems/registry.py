@@ -16,19 +16,25 @@ from loomnet.jobs.model import Job
 from loomnet.jobs.of_systems import RING
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
+from loomnet.systems.servers import JOB_OPTIONS as OF_SERVERS
+from loomnet.systems.servers import with_servers
 from loomnet.systems.system import JobOption, Program, RunPart
 from loomnet.systems.transport import Notes, Transport
 
+__all__ = [
+    "carriers_of", "carrying", "check", "forget", "job_options", "notes_of", "option_tables",
+    "parts_of", "program", "reducers", "renamed", "transport", "transports", "with_servers"]
+
 _PLAIN = Program()
 
-_OTHERS = ("given", "registry", "system", "transport")
+_OTHERS = ("given", "registry", "servers", "system", "transport")
 
 
 @functools.cache
 def _rows(kind: str) -> tuple[Any, ...]:
     """What all systems have under this name, in the alphabetical order of their modules."""
     package = importlib.import_module("loomnet.systems")
-    found: list[Any] = []
+    found: list[Any] = [*OF_SERVERS] if kind == "JOB_OPTIONS" else []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         if entry.name not in _OTHERS:
             found += getattr(_module(entry.name), kind, ())
@@ -119,6 +125,25 @@ def carriers_of(jobs: Iterable[Job]) -> list[Transport]:
 def option_tables() -> tuple[str, ...]:
     """Names by which lab.run takes a transport's own options, as tcp={"cc": "bbr"}."""
     return tuple(name for name, each in transports().items() if each.has_options)
+
+
+def renamed(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Options of a run with the names that they have today, and a line for each that was given by
+    a former one. Raises UsageError for one that is given by both."""
+    found, said = dict(options), []
+    for table in option_tables():
+        given = options.get(table)
+        if not isinstance(given, Mapping):
+            continue
+        former = transports()[table].former_options
+        for name in [name for name in given if name in former]:
+            if former[name] in given:
+                raise UsageError(f"run: {table}: {name} and {former[name]} are one option; give "
+                                 f"{former[name]}")
+            said.append(f'{table}={{"{name}": …}} is {table}={{"{former[name]}": …}}; the old name '
+                        "is taken for one version more")
+        found[table] = {former.get(name, name): value for name, value in given.items()}
+    return found, said
 
 
 def check(job: Job, clock: str) -> None:

@@ -1,6 +1,5 @@
-"""What a system brings beside its transports: switch programs with rows of their own, options of
-jobs, and a part in a run. A module of this package has them in PROGRAMS, JOB_OPTIONS and RUN_PARTS;
-the others know them by these classes alone. Every method has a plain system's answer."""
+"""What a system brings beside its transports: a module's PROGRAMS, JOB_OPTIONS and RUN_PARTS. The
+others know it by these classes alone. Every method has a plain system's answer."""
 
 from __future__ import annotations
 
@@ -12,8 +11,9 @@ from loomnet.base.units import Time
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.systems.given import Memory, PartClock, PartEngine, RankWork, Watch
 from loomnet.systems.transport import Notes, Options
 
@@ -32,7 +32,6 @@ class JobOption:
 
 class Program:
     """A switch program in a run. One that needs nothing of the run needs none of these."""
-
     name: ClassVar[str]
 
     def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
@@ -54,6 +53,7 @@ class RunPart:
     # The `allreduce=` by which a job has its all-reduces made here, and the transport for them.
     allreduce: ClassVar[str | None] = None
     transport: ClassVar[str | None] = None
+    has_servers: ClassVar[bool] = False  # its jobs have some: systems.servers
     moves_hosts: ClassVar[bool] = False  # whether on_routes() touches hosts
     on_packets: ClassVar[bool] = False  # its jobs are refused where a run has no packets
 

@@ -36,7 +36,7 @@ class Tcp(Transport):
     await_sends = False
     control_option = "cc"
     size_options = ("mtu",)
-    sender_states = True
+    delays_acks = sender_states = True
     figures = ("lost", "retransmitted")
 
     def check(self, job: Job, clock: str) -> None:

@@ -98,12 +98,15 @@ class Transport:
     await_sends: ClassVar[bool] = True
     # The option that names its congestion control; None: it has no choice of one.
     control_option: ClassVar[str | None] = None
+    # Names that options of its table had, and have: taken for one version more.
+    former_options: ClassVar[dict[str, str]] = {}
     own_options: ClassVar[tuple[str, ...]] = ()  # of its table, those that its model is not given
     size_options: ClassVar[tuple[str, ...]] = ()  # of its table: sizes of packets
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
     sprays: ClassVar[bool] = False  # each packet of a queue pair may take another path
     # A message is cut into a part for each path of two hosts, whose number stays.
     cuts_messages: ClassVar[bool] = False
+    delays_acks: ClassVar[bool] = False  # of one packet: a window of one waits for a timer
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
     figures: ClassVar[tuple[str, ...]] = ("lost",)  # of the engine's run counters
     # What a capture takes per data packet and its share of acknowledgements, without payload;
@@ -137,7 +140,15 @@ class Transport:
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         """How switches queue its packets where links do not say. `switches_pause`: whether the
         run's switches know PFC."""
-        return LinkDefaults()
+        return LinkDefaults(trim_dscps=self.trim_dscps)
+
+    @property
+    def trim_dscps(self) -> tuple[int, int]:
+        """What switches write into its packets that they trim, and at the last hop."""
+        import loomnet._core as _core  # a command that only names transports does without
+
+        # A model that the engine was not built with is refused by name, later.
+        return _core.trim_dscps(self.model) if self.model in _core.transports() else (0, 0)
 
     def start_ps(self, plan: Plan) -> int:
         """Emulated time before a job's first flow on the virtual clock."""

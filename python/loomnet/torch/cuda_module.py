@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
 import threading
 import time
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,16 +23,20 @@ _NAME = 'CPU (TorchJob(cuda="cpu"))'
 _NOTHING = (
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
     "memory_cached", "max_memory_cached", "device_memory_used", "memory_usage", "utilization",
-    "temperature", "power_draw", "clock_rate", "get_sync_debug_mode")
+    "temperature", "power_draw", "clock_rate", "get_sync_debug_mode",
+    "get_per_process_memory_fraction")
 # Called for what they do to a GPU, which there is not.
 _IDLE = (
     "init", "synchronize", "empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_accumulated_memory_stats", "ipc_collect",
-    "set_per_process_memory_fraction", "set_sync_debug_mode", "_sleep")
+    "set_per_process_memory_fraction", "set_sync_debug_mode", "_sleep",
+    "caching_allocator_enable", "check_error", "reset_peak_host_memory_stats",
+    "reset_accumulated_host_memory_stats")
 _REFUSED = ("CUDAGraph", "graph", "make_graphed_callables", "MemPool", "use_mem_pool",
             "CUDAPluggableAllocator", "change_current_allocator", "memory_snapshot", "cudart",
             "get_stream_from_external", "ExternalStream", "current_blas_handle",
-            "caching_allocator_alloc", "caching_allocator_delete")
+            "caching_allocator_alloc", "caching_allocator_delete", "current_solver_handle",
+            "graph_pool_handle", "GreenContext")
 
 
 class _Here(threading.local):
@@ -50,17 +56,20 @@ def install() -> None:
     for name in _IDLE:
         setattr(cuda, name, lambda *args, **options: None)
     for name in _REFUSED:
-        setattr(cuda, name, _refusing(f"torch.cuda.{name}"))
+        setattr(cuda, name, refusing(f"torch.cuda.{name}", getattr(cuda, name, None)))
     for function in (
             is_available, is_initialized, device_count, current_device, set_device, device,
             device_of, get_device_name, get_device_capability, get_device_properties, get_arch_list,
-            can_device_access_peer, is_bf16_supported, mem_get_info, memory_stats, memory_summary,
+            can_device_access_peer, is_bf16_supported, is_tf32_supported, mem_get_info,
+            memory_stats, memory_stats_as_nested_dict, memory_summary, host_memory_stats,
+            host_memory_stats_as_nested_dict, list_gpu_processes, get_allocator_backend,
+            get_gencode_flags, is_current_stream_capturing, caching_allocator_disabled,
             Stream, StreamContext, Event, stream, set_stream, current_stream, default_stream,
             get_rng_state, set_rng_state, get_rng_state_all, set_rng_state_all, manual_seed,
             manual_seed_all, seed, seed_all, initial_seed, _lazy_init, _lazy_call):
         setattr(cuda, function.__name__, function)
     cuda.streams.Stream, cuda.streams.Event = Stream, Event
-    for module in (cuda.memory, cuda.random):  # `from torch.cuda.memory import …`
+    for module in (cuda.memory, cuda.random, cuda.graphs):  # `from torch.cuda.memory import …`
         for name in vars(module).keys() & vars(cuda).keys():
             if callable(vars(module)[name]) and not name.startswith("__"):
                 setattr(module, name, vars(cuda)[name])
@@ -73,15 +82,23 @@ def install() -> None:
         setattr(cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
 
 
-def _refusing(name: str) -> Any:
-    """In the place of a class or a function: PyTorch asks whether values are of some of these."""
+def refusing(name: str, original: Any = None) -> Any:
+    """In the place of a function, which keeps what PyTorch's code reads of it, or of a class:
+    PyTorch asks whether values are of some of these."""
+    said = f'loomnet: {name} needs a real CUDA device; TorchJob(cuda="cpu") has none'
 
     class Refused:
         def __init__(self, *args: Any, **options: Any) -> None:
-            raise RuntimeError(f"loomnet: {name} needs a real CUDA device; "
-                               'TorchJob(cuda="cpu") has none')
+            raise RuntimeError(said)
 
-    return Refused
+    if isinstance(original, type) or not callable(original):
+        return Refused
+
+    @functools.wraps(original)
+    def refused(*args: Any, **options: Any) -> Any:
+        raise RuntimeError(said)
+
+    return refused
 
 
 def _lazy_init() -> None:
@@ -173,6 +190,27 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
 
 
+def is_tf32_supported() -> bool:
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    return False
+
+
+def get_gencode_flags() -> str:
+    return ""
+
+
+def get_allocator_backend() -> str:
+    return "native"
+
+
+@contextlib.contextmanager
+def caching_allocator_disabled() -> Iterator[None]:
+    yield
+
+
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and all memory of this machine, in bytes."""
     page = os.sysconf("SC_PAGE_SIZE")
@@ -181,6 +219,22 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def memory_stats(device: Any = None) -> collections.defaultdict[str, int]:
     return collections.defaultdict(int)
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    return {}
+
+
+def host_memory_stats() -> collections.defaultdict[str, int]:
+    return collections.defaultdict(int)
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    return {}
+
+
+def list_gpu_processes(device: Any = None) -> str:
+    return f"{_NAME}: processes are not listed"
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
@@ -215,7 +269,7 @@ class Event:
 class Stream:
     """What is put on it has run by then."""
 
-    cuda_stream = stream_id = 0
+    cuda_stream = stream_id = native_handle = 0
     device_type = 1
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
@@ -239,6 +293,9 @@ class Stream:
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def record_event(self, event: Event | None = None) -> Event:
         event = event or Event()

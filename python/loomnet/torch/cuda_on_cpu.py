@@ -61,11 +61,12 @@ def _advising(call: Callable[..., Any]) -> Callable[..., Any]:
 
 # --- cuda="cpu" -----------------------------------------------------------------------------------
 def _install(dist: Any) -> None:
-    from loomnet.torch import cuda_module
+    from loomnet.torch import accelerator_module, cuda_module
 
     if not _is_marked(_marked(torch.empty(1)).view(1)):
         raise PrivateNameError("torch.Tensor.untyped_storage()", "does not keep its attributes")
     cuda_module.install()
+    accelerator_module.install()
     for name in _FACTORIES:
         if (make := getattr(torch, name, None)) is not None:
             setattr(torch, name, _making(make))

@@ -132,6 +132,17 @@ TEST(MissingBytesOf, AMessageAreZerosWhereItSays) {
   }
 }
 
+TEST(MissingBytesOf, AMessageAreWhatThePolicySays) {
+  Pair pair(3);
+  pair.world.at(1).set_fill([](std::span<std::uint8_t> lost) { std::fill(lost.begin(), lost.end(), std::uint8_t{0xff}); });
+  pair.run(Collective::send, Collective::recv, 1);
+  const std::vector<bool> missing = missing_in(*pair.result(1), pair.tensor[1]);
+  EXPECT_TRUE(std::count(missing.begin(), missing.end(), true) > 0);
+  for (std::uint64_t i = 0; i < kElements; ++i) {
+    ASSERT_EQ(pair.tensor[1][i], missing[i] ? -1 : static_cast<std::int32_t>(1 + i)) << i;
+  }
+}
+
 // Elements that no packet boundary cuts in two: a packet of 20 bytes cuts int64 and complex numbers.
 TEST(MissingBytesOf, AnElementAreAllOrNone) {
   Pair pair(3);

@@ -99,7 +99,7 @@ class Clock : public ::testing::Test, public EventHandler {
   // Until the clock has gone with the machine's for more than 1 us: a busy machine may not run this process
   // for longer than one of these runs takes.
   void race() {
-    for (int i = 0; i < 500 && clock.raced() <= microseconds(1); ++i) ASSERT_EQ(run(kFar, 20), Stop::waiting);
+    for (int i = 0; i < 500 && clock.wall_paced() <= microseconds(1); ++i) ASSERT_EQ(run(kFar, 20), Stop::waiting);
   }
 
   Network network{1};
@@ -234,13 +234,13 @@ TEST_F(Clock, RacesTheMachinesClockWhileARankIsOutside) {
   EXPECT_EQ(events.size(), 1u);
   EXPECT_GT(network.now(), microseconds(1));
   EXPECT_LE(network.now(), nanoseconds(took));
-  EXPECT_EQ(clock.raced(), network.now());
-  EXPECT_THAT(clock.racers(), ElementsAre(1u));
+  EXPECT_EQ(clock.wall_paced(), network.now());
+  EXPECT_THAT(clock.waited_for(), ElementsAre(1u));
   hand(1).rests(State::waiting);
-  const Picoseconds raced = clock.raced();
+  const Picoseconds raced = clock.wall_paced();
   EXPECT_EQ(run(), Stop::stuck);
   EXPECT_EQ(network.now(), seconds(100)) << "all wait: the clock is free again";
-  EXPECT_EQ(clock.raced(), raced);
+  EXPECT_EQ(clock.wall_paced(), raced);
 }
 
 TEST_F(Clock, ARaceEndsAtTheEndOfTheRun) {
@@ -268,13 +268,13 @@ TEST_F(Clock, DoubtRacesWhereItWouldBeStuckAndNowhereElse) {
   use(2);
   all_rest();
   at(seconds(1));
-  clock.doubt({1});
+  clock.may_yet_communicate({1});
   race();
   EXPECT_GE(network.now(), seconds(1)) << "an event is left: no doubt about what comes next";
   EXPECT_LT(network.now(), seconds(20));
-  EXPECT_GT(clock.raced(), Picoseconds{});
-  EXPECT_THAT(clock.racers(), ElementsAre(1u));
-  clock.doubt({});
+  EXPECT_GT(clock.wall_paced(), Picoseconds{});
+  EXPECT_THAT(clock.waited_for(), ElementsAre(1u));
+  clock.may_yet_communicate({});
   EXPECT_EQ(run(), Stop::stuck);
 }
 
@@ -282,9 +282,9 @@ TEST_F(Clock, ARankThatIsInDoubtAndOutsideIsNamedOnce) {
   use(2);
   hand(0).rests(State::waiting);
   hand(1).rests(State::outside);
-  clock.doubt({0, 1});
+  clock.may_yet_communicate({0, 1});
   run(kFar, 10);
-  EXPECT_THAT(clock.racers(), ElementsAre(0u, 1u));
+  EXPECT_THAT(clock.waited_for(), ElementsAre(0u, 1u));
 }
 
 TEST_F(Clock, StrandIsToldToRanksThatAreThere) {

@@ -72,6 +72,26 @@ TEST_F(HalfLinkTest, SerialisationPlusPropagationToThePicosecond) {
   EXPECT_EQ(far_.seen[2].at.count, 1'000'000 + (2 * 1024 + 84) * 80);
 }
 
+TEST_F(HalfLinkTest, CarriesAFrameOverTheTimeThatItTakes) {
+  HalfLink& link = make({.delay = microseconds(1)});
+  for (int i = 0; i < 3; ++i) link.offer(packet(1000), {});
+  link.offer(packet(1000), microseconds(10));
+  const Picoseconds frame{1024 * 80}, begin = microseconds(1);  // the first bit comes out
+  const auto carried = [&](Picoseconds now) {
+    events_.run_until(now);
+    return link.carried_bytes(now);
+  };
+  EXPECT_EQ(carried(begin), 0u);
+  EXPECT_EQ(carried(begin + frame / 4), 250u);
+  EXPECT_EQ(carried(begin + frame), 1000u);
+  EXPECT_EQ(carried(begin + frame * 5 / 2), 2500u);
+  EXPECT_EQ(carried(begin + frame * 3), 3000u);
+  EXPECT_EQ(carried(microseconds(10)), 3000u);  // idle
+  EXPECT_EQ(carried(microseconds(11) + frame / 2), 3500u);
+  link.set_up(false, microseconds(11) + frame / 2);
+  EXPECT_EQ(carried(milliseconds(1)), 3000u);  // cut off
+}
+
 // A clock as a late live loop has it: the packet was due behind one that has long arrived when it is
 // offered. It leaves behind that one by the model, and reaches the far end at once.
 TEST_F(HalfLinkTest, APacketOfferedLateIsNotForgottenBehindOneThatHasArrived) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -69,6 +70,52 @@ class Disciplines : public ::testing::Test {
   Far far_;
   std::unique_ptr<HalfLink> link_;
 };
+
+TEST_F(Disciplines, TransportsOnOneLinkAreMarkedByTheirOwnThresholds) {
+  LinkConfig config{.ecn_low = 1, .ecn_high = 1};  // of those without marks of their own
+  config.carriers = std::make_shared<std::vector<CarrierMarks>>(std::vector<CarrierMarks>{
+      {.ecn_low = 1, .ecn_high = 1}, {.ecn_low = 3'500, .ecn_high = 3'500}, {}});
+  for (const char* name : {"priority", "fifo"}) {
+    far_.seen.clear();
+    HalfLink& link = make(name, config);
+    const Picoseconds begin = events_.now();
+    link.set_queue_share(0.5, begin);  // 3,500 becomes 1,750: two packets waiting are marked, one is not
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      PacketPtr p = packet(i, 1000, true);
+      p->carrier = i % 4;  // 3 is of no row
+      link.offer(std::move(p), begin);
+    }
+    events_.run_until(begin + milliseconds(1));
+    std::vector<bool> marked;
+    for (const Far::Seen& each : far_.seen) marked.push_back(each.ce);
+    // The first leaves at once; 7, 6, … 1 wait as the others leave.
+    EXPECT_EQ(marked, (std::vector<bool>{false, true, false, true, true, true, false, true})) << name;
+    link.clear();
+  }
+}
+
+TEST_F(Disciplines, TransportsOnOneLinkAreTrimmedByTheirOwnCodes) {
+  LinkConfig config{.data_limit = 1'000, .trim = true, .trim_dscp = 9};
+  config.carriers = std::make_shared<std::vector<CarrierMarks>>(std::vector<CarrierMarks>{
+      {.trim_size = 128, .trim_dscp = 9}, {.trim_size = 128, .trim_dscp = 12}, {.trim_size = 200, .trim_dscp = 3}});
+  struct Codes : LinkReceiver {
+    std::vector<std::pair<int, std::uint32_t>> seen;  // DSCP and length
+    void receive(std::uint16_t, PacketPtr p, Picoseconds) override {
+      seen.emplace_back((p->header[14] & 0xf) << 2 | p->header[15] >> 6, p->wire_length);
+    }
+  } codes;
+  HalfLink link(events_, pool_, [&] { config.rate = gigabits(1); return config; }(), codes, 0, 1);
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    PacketPtr p = packet(i, 900);
+    p->trimmable = true;
+    p->carrier = i == 0 ? 0 : i - 1;  // one leaves, one waits, three are cut
+    link.offer(std::move(p), {});
+  }
+  events_.run_until(milliseconds(1));
+  std::sort(codes.seen.begin(), codes.seen.end());
+  EXPECT_EQ(codes.seen, (std::vector<std::pair<int, std::uint32_t>>{{0, 900}, {0, 900}, {3, 200}, {9, 128}, {12, 128}}));
+  link.clear();
+}
 
 TEST_F(Disciplines, FifoKeepsOrderAmongClassesAndDropsTheTail) {
   HalfLink& link = make("fifo", {.data_limit = 3'000, .trim = true});

@@ -52,6 +52,18 @@ TEST(PanelDevice, ARequestIsOneGenerationAndARepeatedOneIsNone) {
   EXPECT_EQ(panel.status({2, false}, seconds(2)), Status::tuning);
 }
 
+TEST(PanelDevice, EachChangeOfACrossConnectIsKeptWithItsTime) {
+  PanelDevice panel = device("ideal");
+  panel.connect(Pairs{{0, 1}, {1, 0}}, update, seconds(1));
+  panel.connect(Pairs{{0, 1}, {1, 0}}, update, seconds(2));  // changes nothing
+  panel.change({}, Pairs{{0, 2}}, overwrite, seconds(3));
+  EXPECT_THROW(panel.connect(Pairs{{0, 99}}, update, seconds(4)), std::invalid_argument);
+  const std::vector<Patch> expected{{seconds(1), 0, 1}, {seconds(1), 1, 0}, {seconds(3), 0, 2}, {seconds(3), 1, -1}};
+  EXPECT_EQ(panel.patches(), expected);
+  panel.take_events();
+  EXPECT_EQ(panel.patches(), expected) << "events are taken, patches stay";
+}
+
 TEST(PanelDevice, ModesTakeRefuseAndClear) {
   PanelDevice panel = device("ideal");
   panel.connect(Pairs{{0, 1}, {1, 0}, {4, 5}}, update, {});

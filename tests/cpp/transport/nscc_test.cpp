@@ -95,6 +95,21 @@ TEST_F(NsccTest, TheMaximumFollowsTheLongestRoundTripThatASampleAllows) {
   EXPECT_NEAR(static_cast<double>(stamped.max_window()), 1.5 * 5.128 * 12'500, 1);
 }
 
+// On a short path the window's maximum is the BDP, two packets, and the packets that leave on all planes while an
+// acknowledgement waits for one packet on each link; it is above the published 1.5 BDP there.
+TEST(NsccShortPath, TheMaximumHoldsWhatLeavesWhileAnAcknowledgementWaits) {
+  const auto most = [](std::uint64_t rate, Picoseconds wait) {
+    FlowLimits limits{.mss = 4096};
+    Nscc n(limits, {}, {.mss = 4096, .line_rate = rate, .base_rtt = microseconds(1),
+                        .network_rtt = microseconds(1), .ack_wait = wait, .trimming = true});
+    return limits.cwnd_most;
+  };
+  const std::uint64_t packet = 4096 + 80, wait = 4 * packet * 80;  // ps, four links of 100 Gb/s
+  EXPECT_EQ(most(100'000'000'000, {}), 12'500 + 3 * packet) << "unknown: one packet";
+  EXPECT_EQ(most(100'000'000'000, {static_cast<std::int64_t>(wait)}), 12'500 + 6 * packet);
+  EXPECT_EQ(most(400'000'000'000, {static_cast<std::int64_t>(wait)}), 50'000 + 18 * packet) << "four planes";
+}
+
 TEST_F(NsccTest, NackCostsOnePacketAndStopsAtOneMtu) {
   options.nscc.min_window = 1;
   Flow n(options, 1, kBase);

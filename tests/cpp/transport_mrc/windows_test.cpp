@@ -106,7 +106,7 @@ TEST(SendWindow, AcknowledgesAndAdvances) {
   SendWindow w;
   w.start(kFirst);
   for (int i = 0; i < 200; ++i) {
-    w.append(0, 100);
+    w.append(0, 100, 60);
     w.fly(kFirst + static_cast<unsigned>(i), 3, microseconds(i));
   }
   EXPECT_EQ(w.inflight(), 20'000u);
@@ -120,6 +120,7 @@ TEST(SendWindow, AcknowledgesAndAdvances) {
   w.requeue(kFirst + 5);
   EXPECT_EQ(w.lowest_queued(), kFirst + 5) << "the oldest gap first";
   EXPECT_EQ(w.inflight(), 19'600u);
+  EXPECT_EQ(w.payload_inflight(), 196u * 60);
   w.fly(kFirst + 5, 4, microseconds(999));
   EXPECT_EQ(w.at(kFirst + 5).copies, 2);
   EXPECT_EQ(w.lowest_queued(), kFirst + 9);
@@ -143,7 +144,7 @@ TEST(SendWindow, SleekSumsAgainstTheDefinition) {
       if (action < 5 || order.empty()) {
         PsnCount n = w.next();
         if (w.queued() > 0) n = w.lowest_queued();
-        if (n == w.next()) w.append(0, 1 + random.below(9));
+        if (n == w.next()) w.append(0, 1 + random.below(9), 1);
         w.fly(n, 0, {});
         order[n] = ++clock;
         later[n] = 0;
@@ -168,6 +169,7 @@ TEST(SendWindow, SleekSumsAgainstTheDefinition) {
         }
       }
       ASSERT_EQ(w.any_flying(), !order.empty());
+      ASSERT_EQ(w.payload_inflight(), order.size());  // a byte of each
     }
   }
 }

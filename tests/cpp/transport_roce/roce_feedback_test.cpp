@@ -201,5 +201,27 @@ TEST(RoceFeedback, AWindowInBandwidthDelayProductsBoundsWhatIsInFlight) {
   EXPECT_EQ(sent, 195u);
 }
 
+// 20 packets of a window of 64 leave, the 16th of which asks. Its ACK leaves four that have not asked, and the
+// window is two: one packet more leaves and asks, and no other before its ACK.
+TEST(RoceFeedback, ACutBelowPacketsThatHaveNotAskedLetsOneMoreLeaveThatAsks) {
+  roce::RoceOptions o = testbed::quick();
+  roce::Requester r;
+  r.post(0, 0, o.payload_mtu * 100, o.payload_mtu);
+  std::uint64_t asked = 0;
+  for (int i = 0; i < 20; ++i) asked += r.send(o, 64).ack_request;
+  EXPECT_EQ(asked, 1u);
+  EXPECT_FALSE(r.can_send(2)) << "an ACK is to come";
+  ASSERT_TRUE(r.acknowledge(16, [](std::uint64_t) {}));
+  ASSERT_TRUE(r.can_send(2));
+  EXPECT_TRUE(r.send(o, 2).ack_request);
+  EXPECT_FALSE(r.can_send(2));
+  ASSERT_TRUE(r.acknowledge(21, [](std::uint64_t) {}));
+  EXPECT_FALSE(r.send(o, 2).ack_request);
+  EXPECT_TRUE(r.send(o, 2).ack_request) << "the last that the window lets go";
+  EXPECT_FALSE(r.can_send(2));
+  EXPECT_EQ(r.sent_bytes(), 23u * o.payload_mtu);
+  EXPECT_EQ(r.acked_bytes(o.payload_mtu), 21u * o.payload_mtu);
+}
+
 }  // namespace
 }  // namespace loomnet

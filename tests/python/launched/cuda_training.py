@@ -21,7 +21,7 @@ torch.manual_seed(1)
 net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
 net = net.to(device)
 model = torch.nn.parallel.DistributedDataParallel(net, device_ids=[local], output_device=local)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
+optimizer = torch.optim.AdamW(model.parameters(), 0.01)  # asks whether its stream is captured
 scaler = torch.amp.GradScaler("cuda")
 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 generator = torch.Generator(device="cuda").manual_seed(rank)
@@ -88,6 +88,31 @@ full = torch.distributed.fsdp.fully_shard(sharded, mesh=mesh)
 full(torch.ones(1, 8, device="cuda")).sum().backward()
 gradient = sharded.weight.grad.full_tensor()
 assert gradient.shape == (4 * world, 8) and bool((gradient == 1).all())
+
+# The accelerator is cuda, and its streams are those of cuda.
+accelerator = torch.accelerator.current_accelerator(check_available=True)
+assert accelerator.type == "cuda" and torch.accelerator.device_count() == 1
+assert torch.accelerator.current_stream() is torch.cuda.current_stream()
+with torch.accelerator.device_index(local):
+    assert torch.zeros(2, device=torch.accelerator.current_device_index()).sum() == 0
+torch.Stream(device).wait_event(torch.Event())
+
+# PyTorch reads what its compiler takes for constants when it is imported.
+assert callable(torch.cuda.use_mem_pool.__wrapped__)
+
+# Each public name that can be called with nothing answers, or is refused by name.
+for module in (torch.cuda, torch.accelerator):
+    for name in module.__all__:
+        ask = getattr(module, name)
+        if not callable(ask) or name.endswith(("Storage", "Tensor", "Error")):
+            continue
+        try:
+            ask()
+        except TypeError as error:
+            assert "missing" in str(error) or "argument" in str(error), (name, error)
+        except RuntimeError as error:
+            assert f"loomnet: {module.__name__}.{name} needs a real CUDA" in str(error), (
+                name, error)
 
 # What cannot be is refused by name.
 for ask, name in ((torch.cuda.CUDAGraph, "CUDAGraph"),

@@ -5,6 +5,7 @@ from . import marking as marking
 from . import naming as naming
 from . import neighbours as neighbours
 from . import patching as patching
+from . import rounds as rounds
 from . import sameness as sameness
 from . import scaling as scaling
 from . import sums as sums

@@ -118,6 +118,14 @@ def completion_is_the_last_end(trial: Trial) -> Found:
         f"end {outcome.parts[0].data.end_ps}, the last flow's end {took}"]
 
 
+@relation(ANY, kinds=("Broadcast",), more=0)
+def a_broadcast_ends_with_its_last_round(trial: Trial) -> Found:
+    """A round of a broadcast is over when all ranks have it, not when its root has sent it."""
+    [part] = trial.finished().parts
+    return [] if part.data.iterations[-1].end_ps == part.data.end_ps else [
+        f"the last round ends at {part.data.iterations[-1].end_ps}, the job at {part.data.end_ps}"]
+
+
 @relation(ANY, kinds=("Flows", "Permutation", "Incast", "Trace", "Matrix"), more=1)
 def no_flow_beats_its_ideal(trial: Trial) -> Found:
     """No flow is faster than it would be alone in the fabric without faults: slowdown is 1 or more,
@@ -211,6 +219,44 @@ def shares_are_shares(trial: Trial) -> Found:
                 lines.append(f"{row.within_job}: {row.value}")
             elif row.unit in ("s", "packets", "paths", "errors") and row.value < 0:
                 lines.append(f"{row.within_job}: {row.value}")
+    return lines
+
+
+@relation(ANY)
+def figures_follow_from_flows_and_rounds(trial: Trial) -> Found:
+    """Figures of flows are nearest ranks of their times, those that never ended being the slowest;
+    each flow is of some phase where none is between phases; a collective is not faster than the
+    links of its hosts; and one sentence says what happened."""
+    lines = []
+    for part, drawn in zip(trial.base.parts, trial.world.jobs, strict=True):
+        if not part.summary or "\n" in part.summary or part.summary.count(". ") > 1:
+            lines.append(f"summary: {part.summary!r}")
+        if part.kind.measured_as == "flows":
+            lines += _wrong_flows(part)
+        job = part.kind
+        if job.measured_as != "collective" or drawn.get("allreduce") == "ina":
+            continue
+        plan = part.plan
+        most = max(max(sum(plan.links[link].forward.rate_bps for link in host.ports),
+                       host.local_rate_bps or 0) for host in plan.hosts)
+        for row in part.rows:
+            if row.name == "busbw" and row.value is not None and row.value * 8e9 > most:
+                lines.append(f"{row.within_job}: {row.value} GB/s over links of {most} b/s")
+    return lines
+
+
+def _wrong_flows(part: Any) -> Found:
+    times = sorted(math.inf if each.completion_ps is None else each.completion_ps
+                   for each in part.flow_records)
+    if part["flows"] != len(times) or part["unfinished"] != sum(map(math.isinf, times)):
+        return [f"{part['flows']} flows, {part['unfinished']} unfinished of {len(times)}"]
+    lines = []
+    for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):
+        rank = max(0, -(-len(times) * percent // 100) - 1)
+        value = times[rank] if times else math.inf
+        shown = part[f"fct_{name}_s"]
+        if shown != (None if math.isinf(value) else value / 1e12):
+            lines.append(f"fct_{name}_s: {shown}, not {value}")
     return lines
 
 

@@ -87,6 +87,10 @@ def _beside_later(trial: Trial, job: Draft, later: Draft) -> Found:
 def job_beside(trial: Trial) -> Found:
     """A job at the same time on hosts and links that the first does not use changes nothing of
     it."""
+    return _beside(trial, trial.world.jobs[0].get("transport"))
+
+
+def _beside(trial: Trial, transport: str) -> Found:
     [job] = trial.world.jobs
     made = fabrics.build(trial.world.fabric)
     homes: dict[frozenset[str], list[str]] = {}
@@ -102,7 +106,7 @@ def job_beside(trial: Trial) -> Found:
         raise Unfit("its file says how many ranks there are")
     own = jobs.a_job(trial.draw, _kind(job), job.get("transport"), min(len(one), 4)).change(
         name="job", hosts=tuple(one), ranks=min(len(one), 4))
-    beside = jobs.a_job(trial.draw, trial.draw.choice(jobs.COLLECTIVES), job.get("transport"),
+    beside = jobs.a_job(trial.draw, trial.draw.choice(jobs.COLLECTIVES), transport,
                         len(other)).change(name="beside", hosts=tuple(other), ranks=len(other))
     world = trial.world.but(jobs=(own.change(name=None),))
     try:
@@ -114,6 +118,18 @@ def job_beside(trial: Trial) -> Found:
     both = trial.run(world.but(jobs=(own, beside)))
     return differences(_own(alone, "job"), _own(both, "job"),
                        _of_all)
+
+
+@relation(Wants(kinds=("Incast", "AllToAll"), transports=("mrc",), more=0,
+                fabrics=("two_tier", "three_tier"), faults=HARMLESS))
+def job_of_another_transport_beside(trial: Trial) -> Found:
+    """As job_beside, where the neighbour is RoCE, whose ports mark by DCQCN's thresholds, also the
+    last, and no port is under PFC, which all transports of a run share: MRC is marked and trimmed
+    as in a run of its own."""
+    trial.world = trial.world.but(
+        fabric=(*trial.world.fabric, draft("override", "*--*", pfc=False)),
+        options={**trial.world.options, "roce": {"dcqcn": True}})
+    return _beside(trial, "roce")
 
 
 def _kind(job: Draft) -> str:

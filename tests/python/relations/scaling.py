@@ -13,7 +13,7 @@ from .relation import Excepted, Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Outcome, Wants, World
 
 # Times of transports, controls and queues that are constants: they do not grow with a fabric's.
-STEADY = {"mrc": {"congestion": "fixed_window"}, "roce": {"cc": "fixed_window"},
+STEADY = {"mrc": {"cc": "fixed_window"}, "roce": {"cc": "fixed_window"},
           "tcp": {"cc": "reno"}}
 MRC_TICK_PS = 128_000
 CALM = Wants(more=0, faults=(), settings=False)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import loomnet as ln
 
 from . import fabrics, jobs
@@ -30,9 +32,25 @@ class Watcher(ln.plugin.Controller):
             link = view.link(name)
             assert link.rate_bps > 0 and link.queued_bytes >= 0 and link.counters is not None
         assert all(job.iterations >= 0 for job in view.jobs.values())
+        rows = view.senders()
+        assert all((rows[name] >= 0).all() for name in ("job", "source", "destination", "part"))
 
     def on_event(self, now: int, event: ln.plugin.Event) -> None:
         assert event.kind in ln.plugin.EVENTS
+
+
+@ln.plugin.controller("relations_limiter")
+class Limiter(ln.plugin.Controller):
+    """Sets windows and rates of senders to what they are, again and again."""
+
+    def advance(self, now: int, view: ln.plugin.View) -> ln.plugin.Changes:
+        rows = view.senders()
+        if not {"cwnd", "pacing_bps"} <= set(rows.dtype.names or ()):
+            return None
+        # A window that is set has a packet at least.
+        stated = np.flatnonzero(rows["cwnd"] >= 10_000)
+        return [ln.change.senders(stated, cwnd=rows["cwnd"][stated],
+                                  pacing=rows["pacing_bps"][stated])]
 
 
 @ln.plugin.controller("relations_stater")
@@ -136,3 +154,36 @@ def stated_as_it_is(trial: Trial) -> Found:
         trial.world = trial.world.but(faults=())
     stater = draft("controller", "relations_stater", every=_looks(trial))
     return _same(trial, controllers=[stater])
+
+
+@relation(Wants(kinds=jobs.EVERY))
+def limits_stated_as_they_are(trial: Trial) -> Found:
+    """A controller that sets windows and rates of senders to what they are changes nothing."""
+    limiter = draft("controller", "relations_limiter", every=_looks(trial))
+    other = facts(trial.run(trial.world, controllers=[limiter]))
+    return differences(_stalls_alike(trial.facts), _stalls_alike(other))
+
+
+@relation(Wants(kinds=("Flows", "Permutation", "Incast"), more=0))
+def stepped(trial: Trial) -> Found:
+    """Stepped by hand, and begun anew, the flows are those of the run to the picosecond."""
+    world, step = trial.world, _looks(trial)
+    options = {name: value for name, value in world.options.items() if name != "controllers"}
+    if len(options) < len(world.options):
+        raise Unfit("nobody steps a world beside a controller")
+    with tempfile.TemporaryDirectory(prefix="loomnet-relation-") as folder:
+        made = ln.World(fabrics.build(world.fabric),
+                        [job.make(ln, Path(folder)) for job in world.jobs], world.seed,
+                        faults=[fault.make(ln) for fault in world.faults], **options)
+    seen = []
+    for _ in range(2):
+        made.reset()
+        made.step(step)
+        if seen:
+            made.step(ln.Time.of(max(part.data.end_ps for part in trial.base.parts) + step.count))
+        while not made.done:  # a destination hears of the end one link's delay after it
+            made.step(made.now + step)
+        seen.append([flows.columns.tolist() for flows in made.flows])
+    run_of = [part.data.flows.columns.tolist() for part in trial.base.parts]
+    return [f"{what}: {a} for {b}" for what, found in zip(("stepped", "anew"), seen, strict=True)
+            for a, b in zip(found, run_of, strict=True) if a != b]

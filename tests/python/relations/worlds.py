@@ -278,10 +278,10 @@ def _options(draw: Draw, wants: Wants, fabric: fabrics.Calls,
 
 
 _OF_TRANSPORT: dict[str, tuple[dict[str, Any], ...]] = {
-    "mrc": ({"congestion": "fixed_window"}, {"congestion": "dctcp_like"}, {"congestion": "timely"},
+    "mrc": ({"cc": "fixed_window"}, {"cc": "dctcp_like"}, {"cc": "timely"},
             {"evs_per_qp": 16}, {"mpr": 1}, {"sack_bytes": 4096}, {"trim_nack": False},
             {"plane_turns": "equal"}, {"min_window": 1.0}, {"identity": "hdr"},
-            {"congestion": "relations_steady"}),
+            {"cc": "relations_steady"}),
     "roce": ({"dcqcn": True}, {"preset": "A"}, {"preset": "B"}, {"preset": "C"}, {"preset": "D"},
              {"cc": "timely"}, {"cc": "dctcp_like"}, {"cc": "fixed_window"},
              {"in_flight_limit": 65536}, {"window_bdps": 1.0}, {"ack_interval": 4},

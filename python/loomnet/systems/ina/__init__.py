@@ -2,12 +2,10 @@
 ESA (Wang et al., arXiv 2201.06398), ATP (Lao et al., NSDI 2021) or SwitchML (Sapio et al., NSDI
 2021)."""
 
-from loomnet.systems.ina.options import SERVER, SERVERS
 from loomnet.systems.ina.program import Aggregate
 from loomnet.systems.ina.run import Sums
 from loomnet.systems.ina.transport import Ina
 
 TRANSPORTS = (Ina(),)
 PROGRAMS = (Aggregate(),)
-JOB_OPTIONS = (SERVER, SERVERS)
 RUN_PARTS = (Sums,)

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.entries import SwitchPlan
+from loomnet.plans.model import Plan
 
 PROGRAM = "aggregate"
 WINDOW, MOST_WINDOW = 256, 32768  # fragments of a worker under way at once (SwitchML's packets)

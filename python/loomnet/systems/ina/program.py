@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.entries import SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.systems.ina.pool import PROGRAM
 from loomnet.systems.ina.run import Sums
 from loomnet.systems.system import Program, RunPart

@@ -17,12 +17,13 @@ from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
 from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
+from loomnet.measures.pools import taken_slots, taken_text
 from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.systems.given import Memory, PartClock, PartEngine
-from loomnet.systems.ina.options import NAME, SERVER, SERVERS
 from loomnet.systems.ina.own_slots import OwnSlots
 from loomnet.systems.ina.pool import (
     FIXED_SCALE,
@@ -37,7 +38,8 @@ from loomnet.systems.ina.pool import (
     SumPool,
     falls_back,
 )
-from loomnet.systems.ina.share import SumShare, servers
+from loomnet.systems.ina.share import SumShare
+from loomnet.systems.ina.transport import NAME
 from loomnet.systems.ina.trees import SumTree, sum_tree
 from loomnet.systems.ina.watch import SUMMING, PoolWatch, pools_step
 from loomnet.systems.system import RunPart
@@ -48,6 +50,7 @@ class Sums(RunPart):
     """All jobs of a run that switches sum for. Raises UsageError where there is no way to."""
 
     allreduce = NAME
+    has_servers = True
     transport = NAME
     moves_hosts = True
     on_packets = True
@@ -63,17 +66,16 @@ class Sums(RunPart):
                                  'allreduce="ina", or leave pools out')
             return None
         own = dict(options.get(NAME, {}))
-        for each in (SERVER, SERVERS):
-            if each.name in own:
-                raise UsageError(f"run: ina: {each.name} is a job's: "
-                                 f'AllReduce(…, allreduce="ina", {each.name}=…)')
+        for name in ("server", "servers"):
+            if name in own:
+                raise UsageError(f"run: ina: {name} is a job's: "
+                                 f'AllReduce(…, allreduce="ina", {name}=…)')
         return cls(plan, asked, own, step)
 
     def __init__(self, plan: Plan, asked: Sequence[JobRequest], options: Mapping[str, Any],
                  watched: Time | None = None) -> None:
         """`watched`: the time between two looks at the switches' slots."""
         self.plan, self._asked, self._watched = plan, asked, watched
-        self._servers = servers(plan.topology.fabric, asked)
         # By a share's group: its workers' queue pairs and then its server's.
         self._summing: dict[int, list[tuple[int, int]]] = {}
         self._bridges: dict[int, list[Any]] = {}  # of a job's real ranks
@@ -169,7 +171,7 @@ class Sums(RunPart):
             raise UsageError(f'{kind}: ina={{"overflow_fallback": True}} needs a parameter server, '
                              f"which {self.pool.policy.name} has not; take policy="
                              f'{Policy.names("has_servers")}')
-        hosts = self._servers[asked.number]
+        hosts = asked.servers
         if len(hosts) > 1 and not self.finished_by_servers:
             raise UsageError(f"{kind}.servers: {self.pool.policy.name} has no parameter servers; "
                              "server= says where its tree has its root")
@@ -277,7 +279,7 @@ class Sums(RunPart):
                  ) -> float | None:
         # Keys go to the servers in turn, so the slowest server's trees set the pace of all.
         return min(sum_capacity(self.plan, (*asked.hosts, server), states, dead)
-                   for server in self._servers[asked.number])
+                   for server in asked.servers)
 
     def memory(self, asked: JobRequest, *, payload: bool) -> Iterator[Memory]:
         job, ranks = asked.job, len(asked.placement)
@@ -398,9 +400,15 @@ class Sums(RunPart):
         for switch in pools.slots if pools is not None and name in pools.jobs else ():
             assert pools is not None
             used = pools.used(switch, name)
+            mean, peak = used or (None, None)
             why = None if used else "no sample fell into the time that the job played"
-            for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
-                yield f"slots_{figure}.{switch}", value, "slots", why
+            taken, held_ps = taken_slots(data.totals.get(f"switch {switch}", {}))
+            unseen = why
+            if peak == 0 and taken:  # they were held between two samples
+                peak, unseen = None, ("no sample met a slot that the job held. In this switch "
+                                      f"{taken_text(taken, held_ps, True).lower()}")
+            for figure, value, reason in (("mean", mean, why), ("peak", peak, unseen)):
+                yield f"slots_{figure}.{switch}", value, "slots", reason
 
     def lint(self) -> Iterator[str]:
         """Of each job whose parameter server shares a worker's link, of this job or another: its

@@ -10,10 +10,10 @@ from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
-from loomnet.systems.ina.options import NAME
 from loomnet.systems.ina.pool import QUANTS, WINDOW, SumPool, falls_back
 from loomnet.systems.transport import Options, Transport
 
+NAME = "ina"
 # ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
 MARK_BYTES = 80_000
 # Of wall time, in which a machine's scheduler has its say: SwitchML's timeout; ours.

@@ -11,8 +11,8 @@ from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
 from loomnet.measures.pools import PoolSeries
 from loomnet.measures.samples import LEAST_STEP
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
-from loomnet.plans.model import SwitchPlan
 from loomnet.systems.given import PartClock
 
 SUMMING, DONE = 1, 2  # states of a slot: enum aggregate_state

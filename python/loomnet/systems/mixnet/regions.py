@@ -21,8 +21,8 @@ from loomnet.measures.expert_rounds import (
     kept_maps,
 )
 from loomnet.measures.gate_trace import GateTrace
+from loomnet.plans.entries import HostPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import HostPlan
 from loomnet.plugins.assignments import RULES
 from loomnet.systems.given import PartEngine
 from loomnet.systems.mixnet.traffic import KEPT_MAPS

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
+from loomnet.plans.entries import HostPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import HostPlan
 from loomnet.systems.given import PartEngine
 
 Way = tuple[int, int, int]

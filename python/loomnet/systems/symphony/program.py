@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.entries import SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.systems.symphony.run import Rings, epoch_shift
 from loomnet.systems.symphony.ways import PROGRAM
 from loomnet.systems.system import Program, RunPart

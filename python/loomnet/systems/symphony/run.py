@@ -11,8 +11,9 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
+from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.model import Plan
 from loomnet.systems.registry import transport
 from loomnet.systems.symphony.identity import reading
 from loomnet.systems.symphony.lint import silent_rings

@@ -25,8 +25,9 @@ from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.labs.binding_limits import small_queues, small_windows
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.plans.model import Plan
 from loomnet.running.request import RunRequest
+from loomnet.running.run_options import unused_tables
 from loomnet.systems.registry import transport
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
         for line in (
             *_short_faults(request, clock),
             *_nameless_faults(request),
+            *_unused_options(request),
             *_slow_links(request.plan),
             *small_windows(request, clock),
             *small_queues(request.plan),
@@ -122,8 +124,7 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
     loads = bytes_by_host(asked)
     if loads is None:
         return None
-    sent = max(max(by_nic * 8 / sum(_leaving(plan, host, link).rate_bps
-                                    for link in plan.hosts[host].ports),
+    sent = max(max(by_nic * 8 / _nic_bps(plan, host),
                    local * 8 / max(plan.hosts[host].local_rate_bps, 1))
                for host, (by_nic, local) in loads.items())
     # A model's gradients travel while backward goes on.
@@ -144,8 +145,7 @@ def most_rounds(plan: Plan, asked: JobRequest) -> int:
     if size is None:
         assert isinstance(job, Collective)
         size = job.size.bytes  # a rank that sends sends all
-    rate = max(max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports),
-                   plan.hosts[host].local_rate_bps) for host in asked.hosts)
+    rate = max(max(_nic_bps(plan, host), plan.hosts[host].local_rate_bps) for host in asked.hosts)
     sent_ps = size * 8 * 10**12 / rate
     each_ps = max(1, max(sent_ps, least_compute_ps(job)) if is_model_job(job)
                   else sent_ps + job.compute.count)
@@ -162,7 +162,7 @@ def most_flows(plan: Plan, asked: JobRequest) -> int:
     if job.starts:
         return sum(start.count < lasts for start in job.starts)
     host = asked.placement[0]
-    nic = sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
+    nic = _nic_bps(plan, host)
     senders = (len({asked.placement[a] for a, _ in job.pairs}) if job.pairs
                else len(asked.hosts))
     gap = job.mean_gap_ps(nic, senders)
@@ -172,9 +172,9 @@ def most_flows(plan: Plan, asked: JobRequest) -> int:
     return min(job.count, int(expected + 6 * expected**0.5) + 6)  # six standard deviations
 
 
-def _leaving(plan: Plan, node: int, link: int) -> HalfLinkPlan:
-    ahead = plan.links[link].forward
-    return ahead if ahead.source == node else plan.links[link].backward
+def _nic_bps(plan: Plan, host: int) -> int:
+    """What the ports of a host send together."""
+    return sum(plan.port_rates(plan.hosts[host]))
 
 
 def _seconds(value: float) -> str:
@@ -215,13 +215,21 @@ def _nameless_faults(request: RunRequest) -> Iterator[str]:
                "numbers of its own")
 
 
+def _unused_options(request: RunRequest) -> Iterator[str]:
+    jobs = [asked.job for asked in request.jobs]
+    for name in unused_tables(request.options, jobs):
+        over = " and ".join(dict.fromkeys(job.transport for job in jobs))
+        yield (f"no job uses {name}, so its options have no effect: the run is over {over}; "
+               f'transport="{name}" gives a job another')
+
+
 def _slow_links(plan: Plan) -> Iterator[str]:
     """Queues are sized by rate times round trip, and at least 8 packets. Where packets themselves
     fill the round trip, queues have that least."""
     if plan.partial:
         return
     bits = (plan.frame_bytes + FRAMING_BYTES) * 8
-    for link in plan.links:
+    for link in plan.links.firsts():
         if link.plane is None:
             continue  # a panel's: no switch queues there
         half = link.forward
@@ -233,10 +241,11 @@ def _slow_links(plan: Plan) -> Iterator[str]:
         if packet_ps > SLOW_LINK * half.delay_ps and held < MIN_QUEUE_PACKETS:
             rate, delay = Rate.of(half.rate_bps), Time.of(half.delay_ps)
             yield (f"links of {rate} and {delay}, such as {half.name}, are slower than their "
-                   f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so "
-                   f"queues have their least, {MIN_QUEUE_PACKETS} packets"
-                   f"{'' if plan.pfc else ', which bursts may overflow'}; delay="
-                   f"{_seconds(packet_ps / 1e12)} or more suits this rate")
+                   f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so the "
+                   f"longest round trip holds {held:.2g} packets, and queues have their least, "
+                   f"{MIN_QUEUE_PACKETS}{'' if plan.pfc else ', which bursts may overflow'}; "
+                   "data_limit= sets the queues that your switches have, and delay= is to "
+                   "include the time in which they forward")
             return
 
 

@@ -1,0 +1,158 @@
+"""Senders under way as rows of numbers, and what a caller or a controller has them send by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import loomnet._core as _core
+from loomnet.base.errors import PluginError, UsageError
+from loomnet.base.names import quoted
+from loomnet.faults.timetable import SendersChange
+from loomnet.running.engine import QueuePair
+from loomnet.running.observer import ObservedClock
+from loomnet.running.play import Play
+from loomnet.running.traffic import FlowTraffic
+from loomnet.running.traffic_play import TrafficPlay
+
+# What every row has before what its sender shows of itself: job and number of the flow, its hosts,
+# and the part of its queue pair (RoCE: one for each plane).
+KEYS = ("job", "flow", "source", "destination", "part")
+NO_FLOW = -1
+# Least and most of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
+WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes")
+RATES = (1.0, 9.2e18, "a rate of 1 bit/s to 9.2e18, nor 0: not paced")
+Limits = Sequence[float] | np.ndarray | float | None
+
+
+class SenderRows:
+    """Looks at the senders of a run. Of jobs of flows each flow from its start to its end; of other
+    jobs, where `pairs` is what the engine notes of queue pairs, each one that has sent something,
+    while its job plays: its `flow` is -1."""
+
+    def __init__(self, clock: ObservedClock, plays: Sequence[Play],
+                 pairs: Sequence[QueuePair] = ()) -> None:
+        self._clock, self._plays, self._pairs = clock, plays, pairs
+        self._sending: list[tuple[Any, ...]] = []  # what the probe looks at, as _under_way() has it
+        self._probe: _core.FlowProbe | None = None
+        self._names: list[str] = []  # of what senders have shown so far
+        self._senders = np.empty((0, 3), np.int64)  # of the rows of the probe
+        self._shown: dict[int, np.ndarray] = {}  # senders of the rows last given, by controller
+        self._dtype = np.dtype([(name, np.int64) for name in KEYS])
+        self._keys = np.empty(0, self._dtype)
+
+    def expect(self, senders: Sequence[tuple[Any, int]]) -> None:
+        """Rows have what these senders (host and queue pair) will show from the first look on."""
+        self._names = _core.FlowProbe(self._clock.engine.network, senders).names
+
+    def look(self, who: int = 0) -> np.ndarray:
+        """A structured array: KEYS as int64, then what senders show as float64, NaN: nothing."""
+        with self._clock.held():
+            sending = self._under_way()
+            if sending != self._sending or self._probe is None:
+                self._probe = self._attach(sending)
+        found = np.empty(len(self._keys), self._dtype)
+        for name in self._names:
+            found[name] = np.nan
+        for name in KEYS:
+            found[name] = self._keys[name]
+        for name, column in zip(self._probe.names, self._clock.probe(self._probe).T, strict=True):
+            found[name] = column
+        shown = self._senders
+        if (other := found["flow"] == NO_FLOW).any():
+            sent = np.zeros(len(found), bool)
+            for name in ("acked", "in_flight"):
+                if name in self._names:
+                    sent |= found[name] > 0
+            shown, found = shown[sent | ~other], found[sent | ~other]
+        self._shown[who] = shown
+        return found
+
+    def carry_out(self, change: SendersChange) -> None:
+        """What a controller asks. Raises PluginError."""
+        refused = None
+        try:
+            self.limit("change.senders", change.rows, change.cwnd, change.pacing,
+                       change.controller)
+        except UsageError as error:
+            refused = f"{error}{change.place}"
+        if refused is not None:
+            raise PluginError(refused)
+
+    def limit(self, where: str, rows: Any, cwnd: Limits, pacing: Limits, who: int = 0) -> None:
+        """Sets what senders of rows of the last look may send by, now; `where`: for errors. Raises
+        UsageError."""
+        shown = self._shown.get(who)
+        if shown is None:
+            raise UsageError(f"{where}: rows: nobody has looked: call view.senders() first")
+        if not isinstance(rows, slice):
+            rows = np.atleast_1d(np.asarray(rows))
+            if not len(rows):
+                rows = rows.astype(np.int64)
+            if rows.dtype.kind not in "biu" or (rows.dtype.kind == "b" and len(rows) != len(shown)):
+                raise UsageError(f"{where}: rows: give numbers of rows, a slice, or a mask of as "
+                                 f"many bools as the last look had rows, {len(shown)}")
+        try:
+            chosen = shown[rows]
+            if not isinstance(rows, slice) and rows.dtype.kind != "b":
+                rows = np.arange(len(shown))[rows]  # those counted from the end, too
+                if (again := rows[np.flatnonzero(np.bincount(rows, minlength=1)[rows] > 1)]).size:
+                    raise UsageError(f"{where}: rows: row {again[0]} is given more than once; give "
+                                     "each one time, with the limit that it is to have")
+        except (IndexError, TypeError, ValueError) as error:
+            raise UsageError(f"{where}: rows: the last look had {len(shown)} rows: "
+                             f"{error}") from None
+        limits = [None if each is None else _limits(f"{where}: {name}", each, len(chosen), bounds)
+                  for name, each, bounds in (("cwnd", cwnd, WINDOWS), ("pacing", pacing, RATES))]
+        try:
+            with self._clock.held():
+                self._clock.engine.network.set_limits(chosen, *limits)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+
+    def _under_way(self) -> list[tuple[Any, ...]]:
+        """Job, flow, source, destination, sender and queue pair of each."""
+        found: list[tuple[Any, ...]] = []
+        others: dict[int, int] = {}
+        for job, play in enumerate(self._plays):
+            if play.ended is not None:
+                continue
+            if isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic):
+                found += [(job, *each) for each in play.traffic.sending()]
+            else:
+                others[play.asked.number] = job
+        engine, now = self._clock.engine, self._clock.now_ps
+        return found + [(others[pair.job], NO_FLOW, pair.source, pair.destination,
+                         engine.node(pair.source), pair.number)
+                        for pair in self._pairs if pair.job in others and pair.begins_ps <= now]
+
+    def _attach(self, sending: list[tuple[Any, ...]]) -> _core.FlowProbe:
+        """A probe of these senders. Sets the columns that do not change between two looks."""
+        self._sending = sending
+        probe = _core.FlowProbe(self._clock.engine.network,
+                                [(node, number) for *_, node, number in sending])
+        keys = [(name, np.int64) for name in KEYS]
+        # Names stay when the last flow that has them has ended.
+        self._names += [name for name in probe.names if name not in self._names]
+        self._dtype = np.dtype([*keys, *((name, np.float64) for name in self._names)])
+        rows = probe.rows()
+        self._keys = np.array([(*sending[at][:4], part) for at, part in rows], keys)
+        self._senders = np.array([(*sending[at][4:], part) for at, part in rows],
+                                 np.int64).reshape(-1, 3)
+        return probe
+
+
+def _limits(where: str, given: Any, count: int, bounds: tuple[float, float, str]) -> np.ndarray:
+    """A limit for each row; NaN: as it is. 0 is one of both kinds."""
+    least, most, what = bounds
+    try:
+        limits = np.broadcast_to(np.asarray(given, np.float64), count)
+    except (TypeError, ValueError):
+        raise UsageError(f"{where}: {quoted(given)} is not a number, nor one for each of "
+                         f"{count} rows") from None
+    wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits <= most)))
+    if wrong.any():
+        raise UsageError(f"{where}: {limits[wrong][0]:g} is not {what}; NaN leaves it as it is")
+    return limits
