@@ -21,7 +21,10 @@ def refused(loomnet, run, *words: str) -> str:
     assert run.wait(40) == 2, run.output
     assert "Traceback" not in run.output, run.output
     said = [line for line in run.lines if line.startswith("loomnet: ")]
-    assert len(said) == 1 and said[0] == run.lines[-1] and len(run.lines) <= 2, run.output
+    assert len(said) == 1 and said[0] == run.lines[-1], run.output
+    # Alone, or behind the three lines that say what would have run.
+    before = run.lines[:-1]
+    assert not before or (len(before) == 3 and "; live, D = " in before[0]), run.output
     for word in words:
         assert word in said[0], said[0]
     assert not (loomnet.directory / "runs").exists()

@@ -321,7 +321,7 @@ def test_sizes_times_and_rates_have_their_places_on_an_axis():
     assert picture._amounts([True, False]) is picture._amounts([None]) is None
     _, [axes] = new_picture()
     lines = {"policy=esa": {each: (each, [1.0, 2.0]) for each in ("128 KiB", "16 KiB", "32 KiB")}}
-    picture._draw(axes, lines, ["128 KiB", "16 KiB", "32 KiB"], "jct", "s", "pool")
+    picture._draw(axes, lines, ["128 KiB", "16 KiB", "32 KiB"], "jct", "s", "pool", None)
     assert list(axes.containers[0][0].get_xdata()) == [16384, 32768, 131072]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["16 KiB", "32 KiB", "128 KiB"]
     assert axes.get_xscale() == "log"

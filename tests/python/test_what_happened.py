@@ -46,6 +46,19 @@ def test_without_a_timeout_there_is_none():
         r["before.timeouts"]
 
 
+def test_timeouts_of_hosts_that_serve_two_jobs_are_not_said_to_be_none():
+    hosts = ("h0", "h1", "h2")
+    flows = ln.Flows("200 kB", pairs=[(2, 0), (1, 0)], starts=["0 s", "0 s"], transport="roce",
+                     name="struck", hosts=hosts)
+    later = ln.Flows("20 kB", pairs=[(1, 0)], starts=["9 s"], transport="roce", name="later",
+                     hosts=hosts)
+    r = ln.run(fabric(), [flows, later], [ln.down(UPLINK, at="10 us", duration="1 ms")],
+               write=False)
+    assert "waited 4.295 s" in r.summary
+    with pytest.raises(ln.UsageError, match="hosts count it for another job too"):
+        r.jobs["struck"]["before.timeouts"]
+
+
 def test_compare_takes_no_timeouts_for_zero():
     struck = flows_over_a_fault()
     whole = ln.run(fabric(), ln.Flows("200 kB", pairs=[(2, 0), (1, 0)], starts=["0 s", "0 s"],

@@ -51,7 +51,7 @@ class LiveRunner:
                 f"{jobs}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:
-        check_options(request.options, [asked.job for asked in request.jobs])
+        check_options(request.options, [asked.job for asked in request.jobs], live=True)
         for name in option_tables():
             transport(name).check_live(request.options.get(name, {}))
         KernelTcp.wanted_by(request)

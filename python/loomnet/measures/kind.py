@@ -13,6 +13,7 @@ from loomnet.measures.training import (
     UNDISTURBED,
     Phase,
     whole_iterations,
+    why_not_counted,
 )
 from loomnet.measures.value import Value
 
@@ -45,7 +46,7 @@ class Kind:
         struck = phase not in UNDISTURBED or any(
             each.name not in UNDISTURBED and each.start_ps < each.end_ps for each in phases)
         if figure == "timeouts" and "timeouts" not in data.counters:
-            return NO_TIMEOUT
+            return NO_TIMEOUT if "retransmitted" in data.counters else why_not_counted(data)
         if figure in ("recovery_s", "stood_still_s") and phase in UNDISTURBED:
             return NO_FAULT
         if figure in _OF_ITERATIONS and not rounds:

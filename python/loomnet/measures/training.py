@@ -293,15 +293,21 @@ def next_fault_ps(phases: Sequence[Phase], index: int, end_ps: int) -> int:
     return min(following, default=end_ps)
 
 
+def why_not_counted(data: RunData) -> str:
+    """Of a counter that a job has not."""
+    if data.fluid:
+        return 'model="fluid" has no packets'
+    if data.shares_hosts:
+        return "NICs of this job's hosts count it for another job too"
+    return "this transport does not count it"
+
+
 def counted(data: RunData, name: str, phase: Phase) -> Value:
     """Growth of a cumulative counter over the phase."""
     steps = data.counters.get(name)
     if steps is None:
-        if data.fluid:
-            return Value(None, 'model="fluid" has no packets')
-        if data.shares_hosts:
-            return Value(None, "NICs of this job's hosts count it for another job too")
-        return Value(None, "this transport does not count it")
+        return Value(None, why_not_counted(data))
+
     def value_at(at: int) -> float:
         index = bisect.bisect_right(steps, at, key=lambda step: step[0]) - 1
         return steps[index][1] if index >= 0 else 0

@@ -36,8 +36,9 @@ def check_names(options: Mapping[str, Any], own: Iterable[str]) -> None:
             raise UsageError(f"run: no option {name}{did_you_mean(name, (*known, *own))}{several}")
 
 
-def check_options(options: Mapping[str, Any], jobs: Sequence[Job]) -> None:
-    """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
+def check_options(options: Mapping[str, Any], jobs: Sequence[Job], *, live: bool = False) -> None:
+    """Raises UsageError for an option of lab.run that no engine knows, or of another type. `live`:
+    a congestion control may be one that only the kernel has, which is asked for it later."""
     asked = {name for each in carriers_of(jobs) for name in (each.name, each.model)}
     check_names(options, OF_LAB)
     for name, value in options.items():
@@ -46,10 +47,10 @@ def check_options(options: Mapping[str, Any], jobs: Sequence[Job]) -> None:
         if name == "jitter":
             Time.given("run: jitter", value)
         if name in option_tables():
-            _check_names(name, value, used=name in asked)
+            _check_names(name, value, used=name in asked, live=live)
 
 
-def _check_names(table: str, given: Any, *, used: bool) -> None:
+def _check_names(table: str, given: Any, *, used: bool, live: bool) -> None:
     """Names and values in a transport's table, as far as the nearest one and the default of a
     user's control help; the engine refuses the rest. `used`: a job of the run is over it."""
     carrier = transport(table)
@@ -60,7 +61,7 @@ def _check_names(table: str, given: Any, *, used: bool) -> None:
     chosen = given.get(carrier.control_option)
     if not isinstance(chosen, str):
         chosen = None  # none, or a value that the transport refuses
-    if used and chosen is not None and chosen not in controls:
+    if used and not (live and carrier.by_kernel) and chosen is not None and chosen not in controls:
         usable = row["congestion_controls"]
         raise UsageError(f"run: {table}: {carrier.control_option}: no control {chosen}"
                          f"{did_you_mean(chosen, usable)}; there are {', '.join(usable)}")

@@ -23,8 +23,8 @@ def _own(outcome: Outcome, name: str) -> dict[tuple[str, ...], Any]:
 
 def _of_all(path: tuple[str, ...]) -> bool:
     """Figures that are of all jobs of a run, or null where two jobs share a host."""
-    return path[-1].split(".")[-1] in ("expected_capacity", "lost", "retransmitted", "readmitted",
-                                       "recovery_s", "jct_s")  # of several jobs alone
+    return path[-1].split(".")[-1] in ("expected_capacity", "lost", "retransmitted", "timeouts",
+                                       "readmitted", "recovery_s", "jct_s")  # of several jobs alone
 
 
 @relation(Wants(kinds=jobs.EVERY))
