@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "clock/random.hpp"
+#include "transport/number_index.hpp"
 
 namespace loomnet {
 
@@ -55,15 +56,21 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
   }
   ~Client() override { nic_.clients().remove(client_); }
   void add(QpNumber qp, std::size_t flow) {
-    if (qp >= flows_.size()) flows_.resize(qp + 1, kNone);
-    if (flows_[qp] != kNone && traffic_.flows_[flows_[qp]].open) throw std::invalid_argument("flow: its queue pair already carries another");
+    const std::uint32_t at = by_qp_.find(qp);
+    if (at != NumberIndex::kAbsent && traffic_.flows_[flows_[at]].open) {
+      throw std::invalid_argument("flow: its queue pair already carries another");
+    }
     nic_.clients().own(qp, {traffic_.job_, client_});
-    flows_[qp] = flow;
+    if (at != NumberIndex::kAbsent) {
+      flows_[at] = flow;
+      return;
+    }
+    by_qp_.add(qp, static_cast<std::uint32_t>(flows_.size()));
+    flows_.push_back(flow);
   }
   void on_completion(const Completion& completion, Picoseconds now) override {
-    if (completion.qp < flows_.size() && flows_[completion.qp] != kNone) {
-      traffic_.completed(flows_[completion.qp], completion, now);
-    }
+    const std::uint32_t at = by_qp_.find(completion.qp);
+    if (at != NumberIndex::kAbsent) traffic_.completed(flows_[at], completion, now);
   }
   void on_arrival(const Arrival&, Picoseconds) override {}
   // The flow of this result, which leads to this host, has ended. If a new round has begun meanwhile, the host knows
@@ -77,12 +84,13 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
   ObjectId id() const { return id_; }
 
  private:
-  static constexpr std::size_t kNone = ~std::size_t{0};
   FlowTraffic& traffic_;
   Nic& nic_;
   ObjectId id_;
   ClientId client_{};
-  std::vector<std::size_t> flows_;
+  // By number, not by place: the numbers of a job's queue pairs rise through all hosts.
+  NumberIndex by_qp_;
+  std::vector<std::size_t> flows_;  // the last of each queue pair
 };
 
 FlowTraffic::FlowTraffic(Network& network, bool payload, JobId job)

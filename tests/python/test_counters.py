@@ -60,3 +60,11 @@ def test_labels_name_the_runs_and_no_drop_no_table(tmp_path):
     lab = ln.Lab(directory=tmp_path)
     lab.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.AllReduce("64 kB"))
     assert dropped_table(lab.report) is None
+
+
+def test_counters_are_written_as_json_writes_them():
+    odd = {'link "ä"->b': {"z": 1, "a\\": 2}, "nic h0": {}, "a": {"b": 0}}
+    text = counters_json('"objects": {}', {"b": odd, "a": {}, None: TOTALS})
+    content = json.loads(text)
+    assert content["runs"]["b"]["objects"] == odd and content["runs"]["a"]["objects"] == {}
+    assert text == json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"

@@ -128,9 +128,9 @@ class Play(ABC):
         """For the progress line: lines of rank 0's output, and what the job waits for."""
         return [], None
 
-    def share(self) -> float | None:
+    def share(self, counters: Mapping[str, int]) -> float | None:
         """For the progress line: how much of the job is done, from 0 to 1, where iterations and
-        emulated time do not tell; None where that is not known."""
+        emulated time do not tell; None where that is not known. `counters`: run_counters(), now."""
         return None
 
     def stop(self) -> None:  # noqa: B027  (a hook: most plays need not fill it)

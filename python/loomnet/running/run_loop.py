@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PROGRESS_S = 0.25
+REPORT_REST = 20  # times as long as it took, a report is followed by none
 
 
 class Clock(PlayClock, PartClock, Protocol):
@@ -346,14 +347,15 @@ class RunLoop:
         shown = next(iter(self.playing), None)
         if wall - self.reported < PROGRESS_S or shown is None:
             return
-        self.reported = wall
         lines, waits = shown.steps()
+        counters = shown.run_counters()
         # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of
         # one seed would differ.
         self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
-                                     shown.run_counters(), lines, waits=waits,
-                                     share=shown.share(),
+                                     counters, lines, waits=waits, share=shown.share(counters),
                                      remark=self.clock.engine.remark(shown.asked)))
+        # A look at tens of thousands of queue pairs takes its time.
+        self.reported = wall + REPORT_REST * (time.monotonic() - wall)
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:

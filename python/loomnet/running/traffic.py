@@ -157,6 +157,7 @@ class FlowTraffic(CoreTraffic):
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
+        self._bytes = 0  # of a round
         self._ended = 0  # flows that ended_senders() has told of
         stop_ps = stop_at(asked, start_ps)
         begun, cut = begun_before(flows, stop_ps)
@@ -186,6 +187,7 @@ class FlowTraffic(CoreTraffic):
                     self._job, placement[source], placement[destination], following, start))
                 following = numbers[-1] + 2
             self._asked.append((placement[source], placement[destination], size))
+            self._bytes += size
             self._sends.append((engine.node(placement[source]), numbers[index]))
             in_ring: dict[str, Any] = {}
             if lifetimes:  # short writes, of which few are under way when the lifetime ends
@@ -276,7 +278,7 @@ class FlowTraffic(CoreTraffic):
         return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
     def payload_total(self) -> float:
-        return sum(size for *_, size in self._asked) * self._most_rounds
+        return self._bytes * self._most_rounds
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""

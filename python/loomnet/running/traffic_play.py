@@ -3,6 +3,7 @@ the network may be touched and in what counts as standing still."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
@@ -95,9 +96,9 @@ class TrafficPlay(Play):
             self.progress_ps = max(self.progress_ps, iteration.end_ps)
             self.found(iteration)
 
-    def share(self) -> float | None:
+    def share(self, counters: Mapping[str, int]) -> float | None:
         total = None if self.traffic is None else self.traffic.payload_total()
-        return min(self.run_counters()["payload"] / total, 1.0) if total else None
+        return min(counters["payload"] / total, 1.0) if total else None
 
     def outcome(self) -> tuple[Ending, str | None] | None:
         if not self.done:
