@@ -206,7 +206,7 @@ def loomnet(*words, **options):
                             env=environment, start_new_session=True, **options)
 
 
-WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.3", "--jobs", "2")
+WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.6", "--jobs", "2")
 
 
 def points(folder):
