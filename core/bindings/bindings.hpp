@@ -40,6 +40,7 @@ using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uin
 // `planes`: of each row; empty: that of its number.
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {});
 
+void bind_astraea(pybind11::module_& m);
 void bind_network(pybind11::module_& m);
 void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_figures(pybind11::class_<Network>& network);

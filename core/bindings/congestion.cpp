@@ -236,6 +236,16 @@ void bind_congestion(py::module_& m) {
         "on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).");
   m.def("plugin_under_way", &python_control_under_way,
         "Whether a congestion control's own code is being called.");
+  m.def(
+      "congestion_note",
+      [](const std::string& control, const py::dict& options) {
+        for (const CongestionKind& kind : congestion_controls()) {
+          if (kind.name == control && kind.note) return kind.note(option_values(control, options));
+        }
+        return std::string();
+      },
+      py::arg("control"), py::arg("options"),
+      "What a report says of a control with these options; empty where there is nothing to say.");
   m.def("congestion_controls", &controls,
         "Every congestion control by name: the signals that it needs, its options, virtual_only.");
 }

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   m.attr("VERSION") = LOOMNET_VERSION;
   bind_rank(m);
   bind_congestion(m);
+  bind_astraea(m);
   bind_network(m);
   bind_traffic(m);
   bind_model_traffic(m);

@@ -122,6 +122,7 @@ struct FlowContext {
   Picoseconds rtt_step{};            // AckSample::rtt may be less than the round trip by up to this
   Picoseconds ack_wait{};            // of an acknowledgement behind a full packet on each link; 0: unknown
   std::uint32_t overhead = 0;        // bytes that a full packet is charged beside its payload
+  std::uint32_t header = 0;          // bytes of its headers above the link's, charged or not; 0: unknown
   bool trimming = false;             // switches trim what does not fit
   std::uint64_t seed = 0, stream = 0;  // of the run, and the flow's own
 };
@@ -225,6 +226,8 @@ struct CongestionKind {
   // Checks options by name. Throws std::invalid_argument.
   std::function<CongestionMake(const OptionValues&)> choose;
   bool virtual_only = false;  // written in Python: no live run may use it
+  // A sentence for a run's report that follows from the options as they were given; empty: none.
+  std::function<std::string(const OptionValues&)> note = nullptr;
 };
 
 // Adds or replaces; call before the run begins. Throws std::invalid_argument for an empty name.

@@ -1,6 +1,7 @@
 // The built-in congestion controls by name, with what each needs of its transport.
 #include "transport/congestion/built_in.hpp"
 
+#include "transport/congestion/astraea/astraea.hpp"
 #include "transport/congestion/bbr.hpp"
 #include "transport/congestion/cubic.hpp"
 #include "transport/congestion/dcqcn.hpp"
@@ -22,6 +23,7 @@ std::vector<CongestionKind> built_in_congestion_controls() {
       congestion_kind<Cubic>("cubic", rtt | recovery, CubicOptions::table()),
       congestion_kind<Dctcp>("dctcp", marks | recovery, DctcpOptions::table()),
       congestion_kind<Bbr>("bbr", rtt | delivery_rate | recovery, BbrOptions::table()),
+      astraea::astraea_kind(),
       congestion_kind<Nscc>("nscc", rtt | marks | refusals | line_rate, NsccOptions::table()),
       congestion_kind<FixedWindow>("fixed_window", line_rate, FixedWindowOptions::table()),
       congestion_kind<Held>("held", 0, HeldOptions::table()),

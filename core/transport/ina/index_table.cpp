@@ -1,4 +1,4 @@
-// CRC-32 and the search for an unused index.
+// The search for an unused index.
 #include "transport/ina/index_table.hpp"
 
 #include <algorithm>
@@ -6,16 +6,6 @@
 
 namespace loomnet::ina {
 namespace {
-
-constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
-    table[i] = c;
-  }
-  return table;
-}();
 
 constexpr std::uint8_t low(std::uint64_t x) { return static_cast<std::uint8_t>(x); }
 
@@ -26,12 +16,6 @@ std::uint32_t salted(std::uint32_t job, std::uint64_t place, std::uint32_t salt)
 }
 
 }  // namespace
-
-std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
-  std::uint32_t c = 0xffffffffu;
-  for (const std::uint8_t byte : bytes) c = kCrcTable[(c ^ byte) & 0xff] ^ c >> 8;
-  return ~c;
-}
 
 IndexTable::IndexTable(IndexPolicy policy, std::uint16_t job, std::uint32_t window, std::uint32_t pool)
     : policy_(policy),

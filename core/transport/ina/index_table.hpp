@@ -6,12 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "packet/crc32.hpp"
 #include "transport/ina/options.hpp"
 
 namespace loomnet::ina {
-
-// IEEE CRC-32, as zlib's crc32.
-std::uint32_t crc32(std::span<const std::uint8_t> bytes);
 
 class IndexTable {
  public:

@@ -15,6 +15,7 @@ Sender::Sender(const TcpOptions& options, const CongestionMake& control, Counter
       rtt_(options.rto_initial, options.rto_min, options.rto_max) {
   FlowContext flow;
   flow.mss = options.mtu - kHeaderBytes;
+  flow.header = kHeaderBytes;
   flow.initial_window = std::uint64_t{options.initial_window} * flow.mss;
   flow.seed = options.seed;
   flow.stream = stream;

@@ -12,10 +12,13 @@ from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import (
+    Notes,
     Options,
+    RunEngine,
     SequenceNumbers,
     Transport,
     Window,
+    control_notes,
     largest_frame,
     size_option,
 )
@@ -81,6 +84,9 @@ class Tcp(Transport):
         return Window(f'tcp={{"{name}": {sizes[name]}}}', sizes[name], "connection", max(rates),
                       f"raise {name}" if name in options else
                       f"that is Linux's default; a larger {name} lifts it")
+
+    def notes(self, engine: RunEngine, options: Options) -> Notes:
+        return control_notes(options.get("cc"), options)
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         return {self.name: f"model: TCP, {options.get('cc', 'cubic')}"}

@@ -50,6 +50,16 @@ def control_facts(name: Any) -> Mapping[str, Any]:
     return _core.congestion_controls().get(name, {})
 
 
+def control_notes(name: Any, options: Options) -> Notes:
+    """The note of a congestion control with these options; nothing where it has none."""
+    if not control_facts(name):
+        return {}
+    import loomnet._core as _core
+
+    text = _core.congestion_note(name, dict(options))
+    return {"congestion control": text} if text else {}
+
+
 class RunEngine(Protocol):
     """What notes of a run read of its engine: the plan and the counters."""
 

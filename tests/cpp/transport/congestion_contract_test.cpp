@@ -259,7 +259,7 @@ std::string refusal(const std::string& name, const OptionValues& options, Signal
 TEST(Register, RefusesUnknownNamesMissingSignalsAndWrongOptions) {
   constexpr Signals kTcp =
       signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
-  EXPECT_EQ(refusal("vegas", {}, kTcp), "cc: no control vegas; there are reno, cubic, dctcp, bbr, held");
+  EXPECT_EQ(refusal("vegas", {}, kTcp), "cc: no control vegas; there are reno, cubic, dctcp, bbr, astraea, held");
   EXPECT_EQ(refusal("nscc", {}, kTcp),
             "cc: nscc needs refusals, line_rate, which this transport does not give");
   EXPECT_EQ(refusal("dctcp", {{"dctcp_g", 1.5}}, kTcp),

@@ -1,0 +1,27 @@
+// What an action does to the window. Liao et al., EuroSys 2024: an action a in [-1, 1] multiplies the
+// window by 1 + alpha * a, or divides it by 1 + alpha * |a|. Rounding is away from the window, so every
+// action but 0 moves it by a packet at least.
+#pragma once
+
+#include <cstdint>
+
+namespace loomnet::astraea {
+
+inline constexpr double kAlpha = 0.025;
+inline constexpr std::uint32_t kLeastWindow = 4, kMostWindow = 20'000;  // packets, unless a policy says otherwise
+inline constexpr std::uint32_t kWindowBound = 1u << 24;                 // no map goes above it
+inline constexpr std::int32_t kFullAction = 32'767;                     // the integer for a = 1
+
+// The window in packets after action `a`; not a number counts as 0, and beyond [-1, 1] as the end.
+std::uint32_t map_action(std::uint32_t window, double a, double alpha = kAlpha);
+
+// The same by whole numbers alone, as a kernel has them: `q` is 32767 times the action, `alpha` counts
+// millionths. At a = 1 and -1 it is the map above; elsewhere a rounding apart at most.
+std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t alpha_millionths = 25'000);
+
+inline std::int32_t integer_action(double a) {
+  const double scaled = a * kFullAction;
+  return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+}
+
+}  // namespace loomnet::astraea

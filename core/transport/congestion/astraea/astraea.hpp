@@ -1,0 +1,95 @@
+// Astraea as a congestion control: it measures a flow interval by interval, and a policy changes the window
+// at the end of each. Liao et al., "Towards Fair and Efficient Learning-based Congestion Control", EuroSys
+// 2024; agent.hpp has the decisions, this file the flow's counters, its window and its pacing.
+//
+// The contract counts bytes of the stream, Astraea packets: packets() and bytes() convert.
+#pragma once
+
+#include <string>
+
+#include "transport/congestion.hpp"
+#include "transport/congestion/astraea/agent.hpp"
+#include "transport/congestion/astraea/policies.hpp"
+
+namespace loomnet::astraea {
+
+enum class Startup : std::uint8_t { slow_start, none };
+enum class Arithmetic : std::uint8_t { float32, int16 };
+
+struct AstraeaOptions {
+  std::uint32_t interval_us = 30'000;
+  std::uint32_t features = 1;  // of kFeatureSets: ours11
+  std::uint32_t frames = 5;
+  Spacing spacing = Spacing::every;
+  Lifetime extremes = Lifetime::windowed_drain;
+  Startup startup = Startup::slow_start;
+  double alpha = kAlpha;
+  std::uint32_t wake_us = 5'000;
+  Arithmetic arithmetic = Arithmetic::float32;
+  std::string policy = "teacher";
+
+  static const OptionTable<AstraeaOptions>& table();
+  Picoseconds wake() const { return microseconds(wake_us); }
+};
+
+class Astraea final : public CongestionControl {
+ public:
+  Astraea(FlowLimits& limits, const AstraeaOptions& options, const AgentOptions& agent, NamedPolicy policy,
+          const FlowContext& flow);
+  std::string_view name() const override { return "astraea"; }
+  void on_ack(const AckSample& sample) override;
+  void on_congestion(const CongestionEvent& event) override;
+  void on_tick(Picoseconds now) override;
+  void on_recovered(Picoseconds now) override;
+  void on_undo(Picoseconds now) override;
+  void on_restart(Picoseconds now) override;
+  void observe(Observer& out) const override;
+
+  const Agent& agent() const { return agent_; }
+
+ private:
+  // What the flow has done since `began`.
+  struct Interval {
+    Picoseconds began{};
+    double rate_sum_Bps = 0;
+    std::uint64_t rates = 0, acks = 0;
+    RttSamples rtts;
+    std::uint64_t lost_before = 0;  // bytes lost since the flow began
+  };
+
+  std::uint32_t packets(std::uint64_t bytes) const;
+  std::uint64_t bytes(std::uint32_t packets) const { return std::uint64_t{packets} * limits_.mss; }
+  bool paused() const;
+  void begin(Picoseconds now);
+  void wake_up(Picoseconds now);
+  void end_interval(Picoseconds now);
+  Measured measure(Picoseconds now) const;
+  void schedule(Picoseconds now);
+  void take_window(std::uint64_t bytes);
+  void pace();
+
+  const Picoseconds wake_;
+  const Arithmetic arithmetic_;
+  const std::uint32_t cwnd_min_, cwnd_max_;
+  const double interval_us_, alpha_;
+  const double mtu_share_;  // bytes of a full packet over those of its payload
+  const NamedPolicy policy_;
+  Agent agent_;
+  Interval interval_;
+  RttSamples start_rtts_;        // since the last wake-up
+  bool began_ = false;           // an interval is under way
+  bool lost_in_start_ = false;
+  bool after_timeout_ = false;   // the window grows towards the command by what is delivered
+  bool command_due_ = false;     // at the next acknowledgement, as a kernel takes it
+  std::uint32_t command_ = 0;    // packets
+  // As of the last acknowledgement.
+  std::uint64_t sent_then_ = 0, lost_total_ = 0;
+  std::uint32_t packets_out_ = 0, retransmissions_out_ = 0;
+  bool acked_ = false;  // there was one
+  Picoseconds srtt_{};
+};
+
+// Its row in the register. Needs what TCP gives.
+CongestionKind astraea_kind();
+
+}  // namespace loomnet::astraea

@@ -1,0 +1,147 @@
+// Astraea's options by name, and the checks of a policy against them.
+#include <stdexcept>
+
+#include "transport/congestion/astraea/astraea.hpp"
+
+namespace loomnet::astraea {
+namespace {
+
+constexpr const char* kControl = "astraea";
+
+std::vector<std::string> names_of_sets() {
+  std::vector<std::string> names;
+  for (const FeatureSet set : kFeatureSets) names.emplace_back(to_string(set));
+  return names;
+}
+
+[[noreturn]] void refuse(const std::string& field, const std::string& why) {
+  refuse_option(std::string(kControl) + "." + field, why);
+}
+
+AgentOptions agent_options(const AstraeaOptions& o) {
+  AgentOptions agent;
+  agent.interval = microseconds(o.interval_us);
+  agent.features = kFeatureSets[o.features];
+  agent.frames = o.frames;
+  agent.spacing = o.spacing;
+  agent.lifetime = o.extremes;
+  agent.slow_start = o.startup == Startup::slow_start;
+  agent.alpha = o.alpha;
+  return agent;
+}
+
+// A policy meets the inputs that it was trained on, or none.
+void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Policy& policy) {
+  const PolicySpec& spec = policy.spec();
+  const auto differs = [](const char* option, const std::string& asked, const std::string& trained) {
+    refuse("policy", std::string(option) + " is " + asked + ", and the policy was trained with " + trained +
+                         "; give " + option + "=" + trained + ", or another policy");
+  };
+  if (spec.features != agent.features) {
+    differs("features", '"' + std::string(to_string(agent.features)) + '"',
+            '"' + std::string(to_string(spec.features)) + '"');
+  }
+  if (spec.frames != o.frames) differs("frames", std::to_string(o.frames), std::to_string(spec.frames));
+  if (spec.spacing != o.spacing) {
+    const auto text = [](Spacing s) { return std::string(s == Spacing::every ? "\"every\"" : "\"doubled\""); };
+    differs("spacing", text(o.spacing), text(spec.spacing));
+  }
+  if (const std::uint32_t us = spec.interval_ms * 1'000u; us != o.interval_us) {
+    differs("interval_us", std::to_string(o.interval_us), std::to_string(us));
+  }
+  if (spec.alpha != static_cast<float>(o.alpha)) {
+    differs("alpha", std::to_string(o.alpha), std::to_string(spec.alpha));
+  }
+  if (o.arithmetic == Arithmetic::int16 && !policy.quantised()) {
+    refuse("policy", "it has no form of whole numbers; write its file after quantise(), or leave out arithmetic=");
+  }
+}
+
+CongestionMake choose(const OptionValues& values) {
+  AstraeaOptions o;
+  if (const OptionValues others = AstraeaOptions::table().read(kControl, o, values); !others.empty()) {
+    refuse_option(kControl, "no option " + others.front().first);
+  }
+  AstraeaOptions::table().check(o);
+  if (o.spacing == Spacing::doubled && o.frames > kMostDoubled) {
+    refuse("frames", "1 to " + std::to_string(kMostDoubled) + " where their distance doubles");
+  }
+  if (o.interval_us < o.wake_us) {
+    refuse("interval_us", std::to_string(o.interval_us) + " is less than wake_us, " + std::to_string(o.wake_us) +
+                              ": flows are looked at only then; give a shorter wake_us, or 0");
+  }
+  AgentOptions agent = agent_options(o);
+  NamedPolicy policy;
+  try {
+    policy = policy_named(o.policy);
+  } catch (const std::invalid_argument& e) {
+    refuse("policy", e.what());
+  }
+  if (policy.trained) {
+    check_policy(o, agent, *policy.trained);
+    agent.cwnd_min = policy.trained->spec().cwnd_min;
+    agent.cwnd_max = policy.trained->spec().cwnd_max;
+  }
+  return [o, agent, policy](FlowLimits& limits, const FlowContext& flow) {
+    return std::make_unique<Astraea>(limits, o, agent, policy, flow);
+  };
+}
+
+std::string note(const OptionValues& values) {
+  for (const auto& [name, value] : values) {
+    if (name == "policy") return {};
+  }
+  return "astraea: no policy was given and no trained one is shipped: flows follow the rule policy=\"teacher\"";
+}
+
+}  // namespace
+
+const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
+  static const OptionTable<AstraeaOptions> rows = [] {
+    using O = AstraeaOptions;
+    OptionTable<O> t(kControl);
+    t.add("policy", &O::policy,
+          {.doc = "\"teacher\", \"hold\", or the name that _core.astraea_policy() gave a policy file"})
+        .add("interval_us", &O::interval_us,
+             {.unit = "us",
+              .doc = "between two decisions of a flow; a trained policy has its own",
+              .least = 10,
+              .most = 1e6})
+        .add("wake_us", &O::wake_us,
+             {.unit = "us",
+              .doc = "decisions are at multiples of it, as of an agent that wakes for all flows; 0: when due",
+              .least = 0,
+              .most = 1e6})
+        .choice("features", &O::features, names_of_sets(), {.doc = "what a policy sees of an interval"})
+        .add("frames", &O::frames,
+             {.doc = "intervals that a policy sees", .least = 1, .most = double{kMostFrames}})
+        .choice("spacing", &O::spacing, {"every", "doubled"},
+                {.doc = "intervals back of these frames: 1, 2, 3, 4 or 1, 2, 4, 8"})
+        .choice("extremes", &O::extremes, {"lifetime", "windowed", "windowed+drain"},
+                {.doc = "how long the largest throughput and the least RTT are remembered: a connection's "
+                        "life, 10 s, or 10 s with half a window before the least RTT is forgotten"})
+        .choice("startup", &O::startup, {"slow_start", "none"},
+                {.doc = "until the policy decides: slow start up to the first queue, or nothing"})
+        .add("alpha", &O::alpha,
+             {.doc = "the largest change of the window at a decision, as a share of it",
+              .least = 0,
+              .most = 0.5,
+              .above = true})
+        .choice("arithmetic", &O::arithmetic, {"float32", "int16"},
+                {.doc = "of a trained policy: 32-bit floats, or the whole numbers of a kernel"});
+    return t;
+  }();
+  return rows;
+}
+
+CongestionKind astraea_kind() {
+  CongestionKind kind;
+  kind.name = kControl;
+  kind.needs = signal::rtt | signal::delivery_rate | signal::recovery;
+  kind.options = AstraeaOptions::table().describe();
+  kind.choose = choose;
+  kind.note = note;
+  return kind;
+}
+
+}  // namespace loomnet::astraea
