@@ -70,7 +70,8 @@ std::vector<Layer> layers_of(const std::vector<std::pair<Floats, Floats>>& given
 void bind_policy(py::module_& a) {
   py::class_<Policy>(
       a, "Policy",
-      "A trained policy: dense layers with a leaky ReLU of slope 0.2 between them and tanh at the end.")
+      "A trained policy: dense layers with a leaky ReLU of slope 0.2 between them and tanh at the end; an action "
+      "below LEAST_ACTION in size is 0.")
       .def(py::init([](const std::vector<std::pair<Floats, Floats>>& layers, const std::string& features,
                        std::uint16_t frames, const std::string& spacing, std::uint16_t interval_ms, float alpha,
                        std::uint32_t cwnd_min, std::uint32_t cwnd_max, bool batch_norm_folded) {
@@ -156,7 +157,7 @@ void bind_policy(py::module_& a) {
 }
 
 // One interval's measurements as Python hands them over.
-Measured measured(double avg_thr, double avg_urtt, double srtt_x8, double loss, double packets_out,
+Measured measured_of(double avg_thr, double avg_urtt, double srtt_x8, double loss, double packets_out,
                   double retrans_out, double cwnd, double pacing) {
   return {avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing};
 }
@@ -168,7 +169,7 @@ void bind_functions(py::module_& a) {
          double srtt_x8, double loss, double packets_out, double retrans_out, double cwnd, double pacing) {
         const FeatureSet set = set_named(features);
         std::array<float, kMostFeatures> out{};
-        frame(set, measured(avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing),
+        frame(set, measured_of(avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing),
               {max_tput, min_rtt}, out);
         return array_of(std::span(out).first(features_of(set)));
       },
@@ -190,7 +191,7 @@ void bind_functions(py::module_& a) {
   a.def(
       "teacher_action",
       [](double avg_thr, double avg_urtt, double min_rtt, double loss, double cwnd, double interval_us, double alpha) {
-        return teacher_action(measured(avg_thr, avg_urtt, 0, loss, 0, 0, cwnd, 0), {avg_thr, min_rtt}, interval_us,
+        return teacher_action(measured_of(avg_thr, avg_urtt, 0, loss, 0, 0, cwnd, 0), {avg_thr, min_rtt}, interval_us,
                               alpha);
       },
       py::kw_only(), py::arg("avg_thr"), py::arg("avg_urtt"), py::arg("min_rtt"), py::arg("loss"), py::arg("cwnd"),
@@ -264,6 +265,7 @@ void bind_reward(py::module_& a) {
 
 void bind_astraea(py::module_& m) {
   auto a = m.def_submodule("astraea", "Astraea's features, actions, rewards and policies, as the engine computes them.");
+  a.attr("LEAST_ACTION") = kLeastAction;
   bind_policy(a);
   bind_functions(a);
   bind_reward(a);

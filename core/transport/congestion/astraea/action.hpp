@@ -19,6 +19,16 @@ std::uint32_t map_action(std::uint32_t window, double a, double alpha = kAlpha);
 // millionths. At a = 1 and -1 it is the map above; elsewhere a rounding apart at most.
 std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t alpha_millionths = 25'000);
 
+// A policy's output below 1/256 counts as 0. Every other action moves the window by a packet at least, so
+// without it an idle flow would swing about its window, and the forms of a policy in floats and in whole
+// numbers, which differ by less, could move it by a packet in opposite directions.
+inline constexpr double kLeastAction = 1.0 / 256;
+inline constexpr std::int32_t kLeastIntegerAction = 128;
+inline double settled(double a) { return a > -kLeastAction && a < kLeastAction ? 0 : a; }
+inline std::int32_t settled_int(std::int32_t q) {
+  return q > -kLeastIntegerAction && q < kLeastIntegerAction ? 0 : q;
+}
+
 inline std::int32_t integer_action(double a) {
   const double scaled = a * kFullAction;
   return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);

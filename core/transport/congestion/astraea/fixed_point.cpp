@@ -92,7 +92,7 @@ void Policy::act_int16(std::span<const float> inputs, std::span<std::int16_t> ac
       }
       std::swap(from, to);
     }
-    actions[flow] = squashed(from[0]);
+    actions[flow] = static_cast<std::int16_t>(settled_int(squashed(from[0])));
   }
 }
 

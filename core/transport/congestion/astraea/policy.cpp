@@ -74,7 +74,7 @@ void Policy::act(std::span<const float> inputs, std::span<float> actions) const 
     }
     // An input that is not finite has no action: the window stays.
     const double a = std::isnan(from[0]) ? 0 : tanh(from[0]);
-    actions[flow] = static_cast<float>(a);
+    actions[flow] = static_cast<float>(settled(a));
   }
 }
 
