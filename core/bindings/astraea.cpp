@@ -202,7 +202,8 @@ void bind_functions(py::module_& a) {
 // Arrays of one value for each flow.
 std::vector<FlowStep> steps_of(const Doubles& throughput, const std::vector<std::pair<const char*, Doubles>>& columns) {
   if (throughput.ndim() != 2) throw py::value_error("throughput must be an array of shape (flows, intervals)");
-  const auto flows = static_cast<std::size_t>(throughput.shape(0)), depth = static_cast<std::size_t>(throughput.shape(1));
+  const auto flows = static_cast<std::size_t>(throughput.shape(0));
+  const auto depth = static_cast<std::size_t>(throughput.shape(1));
   for (const auto& [name, column] : columns) {
     if (column.ndim() != 1 || static_cast<std::size_t>(column.shape(0)) != flows) {
       throw py::value_error(std::string(name) + " must have a value for each of the " + std::to_string(flows) +
@@ -264,7 +265,7 @@ void bind_reward(py::module_& a) {
 }  // namespace
 
 void bind_astraea(py::module_& m) {
-  auto a = m.def_submodule("astraea", "Astraea's features, actions, rewards and policies, as the engine computes them.");
+  auto a = m.def_submodule("astraea", "Astraea's features, actions, rewards and policies, as the engine has them.");
   a.attr("LEAST_ACTION") = kLeastAction;
   bind_policy(a);
   bind_functions(a);
@@ -276,8 +277,8 @@ void bind_astraea(py::module_& m) {
         return add_policy({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
       },
       py::arg("file"),
-      "Takes in the bytes of an .astp file and returns the name for tcp={\"cc\": \"astraea\", \"policy\": name} in this "
-      "process; equal bytes have equal names. Raises ValueError naming the field that is wrong.");
+      "Takes in the bytes of an .astp file and returns the name for tcp={\"cc\": \"astraea\", \"policy\": name} in "
+      "this process; equal bytes have equal names. Raises ValueError naming the field that is wrong.");
 }
 
 }  // namespace loomnet

@@ -29,6 +29,18 @@ void act(const Policy& policy, std::span<const std::uint8_t> bytes) {
   if (std::abs(int{q}) > kFullAction) std::abort();
 }
 
+// A small policy's file without its CRC.
+std::vector<std::uint8_t> a_file() {
+  const std::vector<float> ones(8 * 2, 0.5f);
+  Policy policy({.features = FeatureSet::rel8, .frames = 1},
+                {{.in = 8, .out = 2, .weights = ones, .bias = {0, 0}},
+                 {.in = 2, .out = 1, .weights = {1, -1}, .bias = {0.25f}}});
+  policy.quantise();
+  std::vector<std::uint8_t> file = policy.serialize();
+  file.resize(file.size() - 4);
+  return file;
+}
+
 void read(std::span<const std::uint8_t> bytes) {
   try {
     const Policy policy = Policy::parse(bytes);
@@ -44,10 +56,17 @@ void read(std::span<const std::uint8_t> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   read({data, size});
-  // With a CRC that fits, so that the fields behind it are reached.
-  std::vector<std::uint8_t> sealed(data, data + size);
-  const std::uint32_t crc = loomnet::crc32(sealed);
-  for (int i = 0; i < 4; ++i) sealed.push_back(static_cast<std::uint8_t>(crc >> 8 * i));
-  read(sealed);
+  // With a CRC that fits, so that the fields behind it are reached; and laid over a policy that is one.
+  static const std::vector<std::uint8_t> good = a_file();
+  std::vector<std::uint8_t> whole(data, data + size), changed = good;
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i < changed.size()) changed[i] ^= data[i];
+    else changed.push_back(data[i]);
+  }
+  for (std::vector<std::uint8_t>* file : {&whole, &changed}) {
+    const std::uint32_t crc = loomnet::crc32(*file);
+    for (int i = 0; i < 4; ++i) file->push_back(static_cast<std::uint8_t>(crc >> 8 * i));
+    read(*file);
+  }
   return 0;
 }

@@ -22,7 +22,9 @@ constexpr Row kGolden[] = {{10, 1, 11},   {40, 1, 41},     {41, 1, 43},   {100, 
                            {100, -1, 97}, {1000, -1, 975}, {100, -0.5, 98}, {100, 1e-6, 101}, {100, -1e-6, 99}};
 
 TEST(MapAction, IsTheGoldenOne) {
-  for (const Row& row : kGolden) EXPECT_EQ(map_action(row.window, row.action), row.to) << row.window << " " << row.action;
+  for (const Row& row : kGolden) {
+    EXPECT_EQ(map_action(row.window, row.action), row.to) << row.window << " " << row.action;
+  }
 }
 
 TEST(MapAction, ByWholeNumbersIsTheGoldenOneWhereTheActionIsAWholeNumber) {

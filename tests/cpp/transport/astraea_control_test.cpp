@@ -318,8 +318,8 @@ TEST(Teacher, KeepsItsTargetInTheQueue) {
   EXPECT_EQ(teach(100, 31'250), 0) << "4 packets of 100";
   EXPECT_LT(teach(100, 40'000), 0);
   EXPECT_EQ(teach(100, 90'000), -1);
-  // A long path takes 5 % of its product: 50 of 1050.
-  EXPECT_EQ(teach(1'050, 31'500), 0);
+  // A share of 1280 packets on the path is 16 times 80, so the target is 4 times 4.
+  EXPECT_EQ(teach(1'296, 30'000 * 1'296 / 1'280.0), 0);
   EXPECT_EQ(teach(100, 30'000, 0.03), -1) << "above 2 % of loss";
   EXPECT_GT(teach(100, 30'000, 0.01), 0);
   EXPECT_EQ(teach(100, 0), 0) << "no sample";
@@ -327,13 +327,16 @@ TEST(Teacher, KeepsItsTargetInTheQueue) {
 }
 
 TEST(Teacher, StepsByItsShareOfARoundTrip) {
-  // Half of the distance of 50 packets per round trip: 25, the whole of an action at 1000.
-  EXPECT_NEAR(teach(1'000, 30'000), 1, 1e-12);
-  const auto at = [](double interval) {
-    return teacher_action({.avg_thr_Bps = 1e6, .avg_urtt_us = 30'000, .cwnd = 1'000}, {1e6, 30'000}, interval, kAlpha);
+  const auto packets = [](double rtt_us, double interval_us) {
+    const Measured m{.avg_thr_Bps = 1e6, .avg_urtt_us = rtt_us, .cwnd = 1'000};
+    return kAlpha * 1'000 * teacher_action(m, {1e6, 30'000}, interval_us, kAlpha);
   };
-  EXPECT_NEAR(at(15'000), 0.5, 1e-12);
-  EXPECT_NEAR(at(300'000), 1, 1e-12) << "no more than a round trip makes good";
+  // An empty queue: half of 5 % of the share per round trip.
+  EXPECT_NEAR(packets(30'000, 30'000), 25, 1e-9);
+  EXPECT_NEAR(packets(30'000, 15'000), 12.5, 1e-9);
+  EXPECT_NEAR(packets(30'000, 300'000), 25, 1e-9) << "no more than a round trip makes good";
+  // From half of the target on: half of the distance. 20 packets of 1000, 980 on the path, a target of 14.
+  EXPECT_NEAR(packets(30'000 / 0.98, 15'000), 0.5 * 0.49 * (14 - 20), 1e-9);
 }
 
 // --- options -------------------------------------------------------------------------------------
@@ -376,7 +379,8 @@ TEST(AstraeaOptions, RefuseAPolicyThatWasTrainedOtherwise) {
   EXPECT_THAT(said("alpha", 0.05), HasSubstr("alpha is 0.05"));
   EXPECT_EQ(said("arithmetic", std::string("int16")), "accepted");
   const std::string floats = add_policy(testbed::random_policy(1).serialize());
-  EXPECT_THAT(refusal({{"policy", floats}, {"arithmetic", std::string("int16")}}), HasSubstr("no form of whole numbers"));
+  EXPECT_THAT(refusal({{"policy", floats}, {"arithmetic", std::string("int16")}}),
+              HasSubstr("no form of whole numbers"));
 }
 
 TEST(AstraeaOptions, SayInTheReportWhenNoPolicyWasGiven) {

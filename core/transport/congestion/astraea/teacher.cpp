@@ -6,23 +6,26 @@
 
 namespace loomnet::astraea {
 namespace {
-constexpr double kLeastTarget = 4;   // packets
-constexpr double kTargetShare = 0.05;  // of the bandwidth-delay product
-constexpr double kGain = 0.5;        // of the distance, per round trip
+constexpr double kLeastTarget = 4;     // packets
+constexpr double kTargetShare = 0.05;  // of the packets on the path: 4 of 80
+constexpr double kGain = 0.5;          // of the distance, per round trip
 constexpr double kMostLoss = 0.02;
-constexpr double kStill = 0.5;       // packets: a smaller step is none, since rounding makes it a whole one
+// Rounding makes a whole packet of any step: half a packet from the target the window stays.
+constexpr double kStill = 0.5;
 }  // namespace
 
 double teacher_action(const Measured& m, const Range& range, double interval_us, double alpha) {
   if (m.loss_Bps > kMostLoss * m.avg_thr_Bps) return -1;
   if (m.avg_urtt_us <= 0 || range.min_rtt_us <= 0 || m.cwnd <= 0) return 0;
-  // What is not in the queue is on the path: the product of the flow's own share.
-  const double queue = queue_packets(m, range), product = m.cwnd - queue;
-  const double target = std::max(kLeastTarget, kTargetShare * product);
+  // The flow's share of the path in packets: what of its window is not in the queue.
+  const double queue = queue_packets(m, range), path = m.cwnd - queue;
+  const double share = kTargetShare * path;
+  const double target = std::max(kLeastTarget, std::sqrt(kLeastTarget * share));
+  const double empty = std::max(0.0, 1 - 2 * queue / target);  // 1: no queue, 0: half of the target
+  const double distance = target - queue + empty * std::max(0.0, share - target);
+  if (std::fabs(distance) < kStill) return 0;
   // An interval longer than a round trip makes good no more than a round trip does.
-  const double share = std::min(interval_us / m.avg_urtt_us, 1.0);
-  const double step = kGain * share * (target - queue);  // packets
-  if (std::fabs(step) < kStill * share) return 0;
+  const double step = kGain * std::min(interval_us / m.avg_urtt_us, 1.0) * distance;
   return std::clamp(step / (alpha * m.cwnd), -1.0, 1.0);
 }
 

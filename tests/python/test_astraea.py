@@ -1,0 +1,150 @@
+"""Astraea through the bindings: golden values, policies from bytes, and whole runs of flows that share
+a bottleneck (Liao et al., EuroSys 2024)."""
+
+import numpy as np
+import pytest
+
+import loomnet as ln
+from loomnet.base.errors import UsageError
+
+_core = pytest.importorskip("loomnet._core")
+astraea = _core.astraea
+
+RATE, RTT_MS = 100e6, 30
+SEGMENT, WIRE = 1428, 1538  # bytes of stream in a full packet, and of link time that it takes
+
+INTERVALS = [
+    {"avg_thr": 6e6, "max_tput": 12e6, "avg_urtt": 36000, "min_rtt": 30000, "srtt_x8": 280000,
+     "cwnd": 250, "packets_out": 248, "pacing": 10714285},
+    {"cwnd": 10, "packets_out": 10},
+    {"avg_thr": 3e6, "max_tput": 3e6, "avg_urtt": 90000, "min_rtt": 30000, "srtt_x8": 560000,
+     "cwnd": 200, "loss": 150000, "packets_out": 200, "pacing": 4285714, "retrans_out": 4},
+]
+FRAMES = [
+    [0.5, 1.2, 1.166667, 0.811111, 1.2, 0.06, 0, 0.992, 0.892857, 0],
+    [0.5, 2, 2, 0, 0, 0, 0, 1, 0, 0],
+    [1, 2, 2, 2, 0.3, 0.06, 0.05, 1, 1.428571, 0.02],
+]
+OWN = [(0.576572, 0.619275, 0.676880), (0, 0, 0), (0.412850, 0.619275, 0.883709)]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_frames_are_the_golden_ones(which):
+    golden = np.array(FRAMES[which])
+    seen = astraea.frame("astraea10", **INTERVALS[which])
+    assert seen.dtype == np.float32 and np.abs(seen - golden).max() <= 1e-6
+    own = np.concatenate([golden[:4], OWN[which][:2], golden[6:], OWN[which][2:]])
+    assert np.abs(astraea.frame(**INTERVALS[which]) - own).max() <= 1e-6
+    relative = np.delete(golden, (4, 5))
+    assert np.abs(astraea.frame("rel8", **INTERVALS[which]) - relative).max() <= 1e-6
+
+
+def test_actions_are_the_golden_ones():
+    rows = [(10, 1, 11), (40, 1, 41), (41, 1, 43), (100, 1, 103), (1000, 1, 1025), (100, 0.5, 102),
+            (100, 0, 100), (10, -1, 9), (40, -1, 39), (41, -1, 40), (100, -1, 97), (1000, -1, 975),
+            (100, -0.5, 98), (100, 1e-6, 101), (100, -1e-6, 99)]
+    assert [astraea.map_action(w, a) for w, a, _ in rows] == [to for *_, to in rows]
+    assert [astraea.map_action_int(w, round(32767 * a)) for w, a, _ in rows[:-2]] == [
+        to for *_, to in rows[:-2]]
+
+
+def test_rewards_are_the_golden_ones():
+    def terms(throughput, **values):
+        full = {"base_rtt": [30000, 30000], "loss": [0, 0], "lat_cap": None} | values
+        return list(astraea.reward(throughput, 12.5e6, **full).values())
+
+    even = terms([[6.25e6] * 5] * 2, avg_urtt=[33000, 33000], pacing=[6.5e6, 6.5e6])
+    assert even == pytest.approx([1, 0, 0, 0, 0, 0.1, 0.1], abs=1e-6)
+    uneven = {"avg_urtt": [50000, 48000], "pacing": [9.2e6, 3.1e6]}
+    assert terms([[9e6] * 5, [3e6] * 5], **uneven) == pytest.approx(
+        [0.96, 16.849315, 0, 0.25, 0, -0.245986, -0.1], abs=1e-6)
+    assert terms([[9e6] * 5, [3e6] * 5], **uneven, lat_cap=5)[5] == pytest.approx(-0.009, abs=1e-6)
+    moving = terms([[8e6, 8.5e6, 9e6, 9.5e6, 10e6], [3e6, 2.5e6, 2e6, 2e6, 2e6]],
+                   avg_urtt=[60000, 60000], pacing=[10e6, 2e6], loss=[1e5, 4e4])
+    assert moving == pytest.approx(
+        [0.96, 61.643836, 0.015, 0.29646, 0.12624, -1.159068, -0.1], abs=2e-6)
+
+
+def test_the_critic_sees_twelve_values():
+    seen = astraea.global_state([[8e6], [4e6]], 12.5e6, 1e6, avg_urtt=[36000, 44000],
+                                base_rtt=[30000, 50000], loss=[2e4, 0], cwnd=[300, 100])
+    expected = [0.24, 0.08, 0.16, 0.08, 0.1, 0.3, 0.2, 0.01, 0.2, 0.04, 0.2, 0.2]
+    assert np.abs(seen - np.array(expected)).max() <= 1e-6
+
+
+# --- policies -------------------------------------------------------------------------------------
+def a_policy(seed=1, **values):
+    draw = np.random.default_rng(seed)
+    widths = [55, 64, 32, 1]
+    layers = [(draw.uniform(-0.2, 0.2, (out, into)), draw.uniform(-0.1, 0.1, out))
+              for into, out in zip(widths, widths[1:], strict=False)]
+    return astraea.Policy(layers, **values)
+
+
+def test_a_policy_acts_as_numpy_says_in_both_forms():
+    policy = a_policy()
+    policy.quantise()
+    inputs = np.random.default_rng(2).uniform(0, 2, (300, 55)).astype(np.float32)
+    x = inputs.astype(float)
+    for number, (weights, bias) in enumerate(policy.layers):
+        x = x @ weights.T.astype(float) + bias
+        x = np.where(x < 0, 0.2 * x, x) if number < 2 else np.tanh(x)
+    expected = np.where(np.abs(x[:, 0]) < astraea.LEAST_ACTION, 0, x[:, 0])
+    near = np.abs(np.abs(x[:, 0]) - astraea.LEAST_ACTION) < 1e-5
+    seen = policy.act(inputs)
+    assert seen.shape == (300,) and np.abs(seen - expected)[~near].max() < 2e-6
+    assert np.abs(policy.act_int16(inputs) / 32767 - seen).mean() <= 0.02
+    again = astraea.Policy.from_bytes(policy.to_bytes())
+    assert again.to_bytes() == policy.to_bytes() and np.array_equal(again.act(inputs), seen)
+
+
+def test_a_policy_says_what_is_wrong_with_it():
+    file = a_policy().to_bytes()
+    for bytes_, words in [(b"x", "magic"), (file[:-1], "CRC-32"), (file + b"\0", "CRC-32")]:
+        with pytest.raises(ValueError, match=words) as refused:
+            _core.astraea_policy(bytes_)
+        assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match="layer 0: in: 55; give 40"):
+        a_policy(features="rel8")
+    with pytest.raises(ValueError, match="weights: number 0 is nan"):
+        astraea.Policy([(np.full((1, 55), np.nan), [0])])
+    with pytest.raises(ValueError, match=r"shape \(flows, 55\)"):
+        a_policy().act(np.zeros((2, 54)))
+    with pytest.raises(ValueError, match="quantise"):
+        a_policy().act_int16(np.zeros((2, 55)))
+
+
+# --- runs -----------------------------------------------------------------------------------------
+def dumbbell(flows=3):
+    """100 Mb/s, 30 ms without a queue, a queue of one bandwidth-delay product."""
+    fabric = ln.dumbbell(left=flows, right=flows, rate="1 Gb/s", bottleneck="100 Mb/s",
+                         delay=f"{RTT_MS / 6:g} ms")
+    fabric.override("p0.leaf0->p0.leaf1", data_limit=f"{round(RATE / 8 * RTT_MS / 1e3)} B")
+    return fabric
+
+
+def stairs(gap=10.0, flows=3, total=40.0):
+    """Flows that join `gap` seconds after one another and all last to the end."""
+    return ln.Flows("10 GB", pairs=[(n, flows + n) for n in range(flows)], transport="tcp",
+                    starts=[f"{n * gap:g} s" for n in range(flows)],
+                    lifetimes=[f"{total - n * gap:g} s" for n in range(flows)])
+
+
+def tcp(**options):
+    return {"cc": "astraea", "mtu": 1500, **options}
+
+
+def played(world, total=40.0, step=0.5):
+    """Throughputs in bits per second, [steps, flows], and every row."""
+    world.reset()
+    acked, rows = [np.zeros(3)], []
+    for n in range(1, round(total / step) + 1):
+        rows.append(world.step(f"{n * step:g} s"))
+        latest = acked[-1].copy()
+        latest[rows[-1]["flow"]] = rows[-1]["acked"]
+        acked.append(latest)
+    return np.diff(acked, axis=0) * 8 / step, rows
+
+
+def jain(shares):
+    return shares.sum() ** 2 / (len(shares) * (shares**2).sum())
