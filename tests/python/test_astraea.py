@@ -1,5 +1,7 @@
-"""Astraea through the bindings: golden values, policies from bytes, and whole runs of flows that share
-a bottleneck (Liao et al., EuroSys 2024)."""
+"""Astraea through the bindings: golden values, policies from bytes, and whole runs of flows that
+share a bottleneck (Liao et al., EuroSys 2024)."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -77,7 +79,7 @@ def a_policy(seed=1, **values):
     draw = np.random.default_rng(seed)
     widths = [55, 64, 32, 1]
     layers = [(draw.uniform(-0.2, 0.2, (out, into)), draw.uniform(-0.1, 0.1, out))
-              for into, out in zip(widths, widths[1:], strict=False)]
+              for into, out in pairwise(widths)]
     return astraea.Policy(layers, **values)
 
 

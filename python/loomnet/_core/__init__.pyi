@@ -12,7 +12,7 @@ import numpy.typing
 
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 
-from . import testing
+from . import astraea, testing
 
 __all__: list[str] = [
     "AckSample",
@@ -54,9 +54,12 @@ __all__: list[str] = [
     "VirtualRanks",
     "aggregate_policies",
     "assign_circuits",
+    "astraea",
+    "astraea_policy",
     "check_switch_program",
     "circuit_map",
     "congestion_controls",
+    "congestion_note",
     "demand_report",
     "exchange_seconds",
     "fluid_ring",
@@ -2108,6 +2111,11 @@ def assign_circuits(
     Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.
     """
 
+def astraea_policy(file: bytes) -> str:
+    """
+    Takes in the bytes of an .astp file and returns the name for tcp={"cc": "astraea", "policy": name} in this process; equal bytes have equal names. Raises ValueError naming the field that is wrong.
+    """
+
 def check_switch_program(name: str, ports: int, options: dict) -> None:
     """
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
@@ -2121,6 +2129,11 @@ def circuit_map(answer: bytes) -> tuple[int, int, list[tuple[int, int, int, int,
 def congestion_controls() -> dict:
     """
     Every congestion control by name: the signals that it needs, its options, virtual_only.
+    """
+
+def congestion_note(control: str, options: dict) -> str:
+    """
+    What a report says of a control with these options; empty where there is nothing to say.
     """
 
 def demand_report(
