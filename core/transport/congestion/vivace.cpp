@@ -221,12 +221,21 @@ void Vivace::judge_start(const MonitorInterval& interval, Picoseconds now) {
   begin_pair(now);
 }
 
+// Slopes are of the utility, per Mb/s.
 void Vivace::judge_pair(Picoseconds now) {
   const double above = utility_of(above_), below = utility_of(below_);
-  if (above_.used() && below_.used()) {
+  const double slope = (above - below) / (2 * kProbe * rate_ / 1e6);
+  if (!above_.used() || !below_.used()) {
+    first_slope_ = 0;
+  } else if (first_slope_ == 0) {
+    first_slope_ = slope;
+  } else {
     const double before = rate_;
-    rate_ = bounded(rate_ + steps_.next((above - below) / (2 * kProbe * rate_ / 1e6), rate_));
-    reactions_.cuts += rate_ < before;
+    if ((slope > 0) == (first_slope_ > 0)) {
+      rate_ = bounded(rate_ + steps_.next((slope + first_slope_) / 2, rate_));
+      reactions_.cuts += rate_ < before;
+    }
+    first_slope_ = 0;
   }
   begin_pair(now);
 }
@@ -236,6 +245,7 @@ void Vivace::on_congestion(const CongestionEvent& e) {
   rate_ = bounded(rate_ / 2);
   ++reactions_.cuts;
   steps_.reset();
+  first_slope_ = 0;
   first_ = next_;
   begin_pair(e.now);
 }
@@ -243,6 +253,7 @@ void Vivace::on_congestion(const CongestionEvent& e) {
 // What was measured before the pause says nothing of what comes.
 void Vivace::on_restart(Picoseconds now) {
   if (first_ == next_) return;
+  first_slope_ = 0;
   first_ = next_;
   if (state_ == State::starting) {
     open(Role::starting, rate_, now);

@@ -2,9 +2,11 @@
 // "PCC Vivace: Online-Learning Congestion Control", NSDI 2018: the latency utility (section 3), the
 // steps of the rate (section 4) and their constants.
 //
-// Time is cut into monitor intervals of a round trip. Two of them try rates above and below the
-// current one, in random order; the rate is kept until their ACKs are in, then it moves. The window
-// limits nothing once a round trip is known.
+// Time is cut into monitor intervals of a round trip. A pair of them tries a rate above and one below
+// the current rate, in random order; the current one is kept until their ACKs are in. The rate moves
+// where two pairs in a row agree on the direction, by the mean of their gradients, as in both
+// implementations that the authors have published: of one pair, random losses decide too often. The
+// window limits nothing once a round trip is known.
 //
 // The publication leaves open: how losses belong to intervals (here to the one in which the packet
 // was sent whose ACK tells of them), an interval of few packets (here ten at least), a sender without
@@ -110,6 +112,7 @@ class Vivace final : public CongestionControl {
   bool has_best_ = false;  // of starting
   double best_utility_ = 0, best_rate_ = 0;
   int known_ = 0;  // of the pair
+  double first_slope_ = 0;  // of the utility, by the first of two pairs; 0: none yet
   MonitorInterval above_, below_;
   double utility_ = 0, gradient_ = 0;  // of the interval judged last
 };

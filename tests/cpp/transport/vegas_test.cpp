@@ -1,6 +1,7 @@
 // Vegas by itself, on samples written by hand: what a window's round trips do to the next.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "transport/congestion/vegas.hpp"
@@ -15,11 +16,14 @@ struct Path {
   FlowLimits w{.mss = kMss, .cwnd = 20 * kMss, .ssthresh = 10 * kMss};
   VegasOptions options;
   Vegas vegas{w, options, {}};
-  std::uint64_t acked = 0, sent = 20 * kMss;
+  std::uint64_t acked = 0, sent = 0;
+  std::uint64_t mark = 0;  // what the last ACK of a round is for
   double segments() const { return static_cast<double>(w.cwnd) / kMss; }
   void ack(Picoseconds rtt, bool reducing = false) {
     AckSample s;
     acked += kMss;
+    sent = std::max(sent, acked + w.cwnd);
+    if (mark == 0) mark = sent;
     s.acked = s.delivered = kMss;
     s.acked_end = acked;
     s.sent_end = sent;
@@ -28,11 +32,10 @@ struct Path {
     s.reducing = reducing;
     vegas.on_ack(s);
   }
-  // What was sent in the round before is acknowledged, and a window more is sent meanwhile.
+  // All that had been sent at the end of the round before is acknowledged.
   void round(Picoseconds rtt) {
-    const std::uint64_t end = sent;
-    sent += w.cwnd;
-    while (acked < end) ack(rtt);
+    while (acked < mark) ack(rtt);
+    mark = sent;
   }
 };
 
@@ -72,7 +75,6 @@ TEST(Vegas, SlowStartDoublesUntilAPacketIsQueuedAndEndsAtTheMeasuredRate) {
 TEST(Vegas, TooFewSamplesMakeARenoStep) {
   Path path;
   path.w.cwnd = 2 * kMss;
-  path.sent = 2 * kMss;
   path.ack(milliseconds(100));
   path.round(milliseconds(200));
   EXPECT_GE(path.w.cwnd, 2u * kMss) << "two samples could be a delayed ACK's";
