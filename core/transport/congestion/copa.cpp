@@ -11,6 +11,7 @@ constexpr int kSteady = 3;            // round trips in one direction before the
 constexpr double kNearlyEmpty = 0.1;  // of the round trip's oscillation
 constexpr std::int64_t kOscillation = 4, kPatience = 5;  // round trips
 constexpr std::uint64_t kLeast = 2;                      // packets, as in the authors' code
+constexpr double kFastest = 1e15;                        // bits per second
 }  // namespace
 
 const OptionTable<CopaOptions>& CopaOptions::table() {
@@ -76,6 +77,7 @@ void Copa::on_ack(const AckSample& s) {
   }
   if (!slow_start_) {
     update_velocity(s);
+    ++(below ? below_ : above_);
     const double step = velocity_ / (delta_ * window) * acked;
     if (!below) {
       move(-step);
@@ -83,15 +85,16 @@ void Copa::on_ack(const AckSample& s) {
       move(step);
     }
   }
-  limits_.pacing_rate = std::max(2 * 8 * static_cast<double>(limits_.cwnd) / standing, kLeastPacing);
+  limits_.pacing_rate = std::clamp(2 * 8 * static_cast<double>(limits_.cwnd) / standing, kLeastPacing, kFastest);
 }
 
-// Once per window: doubles once the window has moved in one direction for three round trips.
+// Once per window: doubles once the window of data has moved cwnd in one direction for three round trips.
 void Copa::update_velocity(const AckSample& s) {
   if (began_ && s.acked_end < window_end_) return;
   if (began_) {
     const int direction = limits_.cwnd > window_begin_cwnd_ ? 1 : limits_.cwnd < window_begin_cwnd_ ? -1 : 0;
-    if (direction != 0 && direction == direction_) {
+    const std::uint32_t with = direction > 0 ? below_ : above_;
+    if (direction != 0 && 6 * with > 5 * (above_ + below_) && direction == direction_) {
       // The authors' code bounds it by the window, in packets.
       const double most = static_cast<double>(limits_.cwnd) / limits_.mss;
       if (++same_direction_ >= kSteady) velocity_ = std::min(2 * velocity_, std::max(most, 1.0));
@@ -104,6 +107,7 @@ void Copa::update_velocity(const AckSample& s) {
   began_ = true;
   window_end_ = s.sent_end;
   window_begin_cwnd_ = limits_.cwnd;
+  above_ = below_ = 0;
 }
 
 // Section 2.2: where only Copa shares the queue, it is nearly empty at least every five round trips.

@@ -1,6 +1,9 @@
 // Copa: a window that moves towards the rate 1 / (delta x queueing delay). Arun and Balakrishnan,
 // "Copa: Practical delay-based congestion control for the Internet", NSDI 2018, section 2.
 //
+// The velocity goes on doubling only where five in six ACKs of a window moved it in its direction, as in
+// the authors' code: else what was meant for one direction overshoots in the other.
+//
 // Losses change nothing but in competitive mode, where 1/delta halves at a loss and grows by one per
 // round trip without. What a timeout does is left open there: here it begins slow start anew.
 #pragma once
@@ -47,6 +50,7 @@ class Copa final : public CongestionControl {
   bool began_ = false;
   std::uint64_t window_end_ = 0, window_begin_cwnd_ = 0;
   int direction_ = 0, same_direction_ = 0;
+  std::uint32_t above_ = 0, below_ = 0;  // ACKs of the window, by where the rate was of the target
   // Competitive mode.
   Picoseconds empty_at_ = kNever, delta_at_{};
   bool lost_ = false;

@@ -100,7 +100,8 @@ double Vivace::utility_of(const MonitorInterval& interval) {
 }
 
 double Vivace::bounded(double rate) const {
-  return std::clamp(rate, kSlowest * 8 * limits_.mss / rtt_.seconds(), kFastest);
+  const double slowest = std::max(kSlowest * 8 * limits_.mss / rtt_.seconds(), kLeastPacing);
+  return std::min(std::max(rate, slowest), kFastest);
 }
 
 void Vivace::observe(Observer& out) const {
