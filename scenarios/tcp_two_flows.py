@@ -24,7 +24,8 @@ SPREAD = ("total_rate", "jain", "until_fair", "queue_alone_delay", "queue_delay"
 
 @ln.scenario
 def tcp_two_flows(lab: ln.Lab, transport: Literal["tcp", "mrc", "roce"] = "tcp",
-                  cc: Literal["reno", "cubic", "dctcp", "bbr"] = "cubic",
+                  cc: Literal["reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa",
+                              "vivace"] = "cubic",
                   rate: ln.Rate = "40 Mb/s", delay: ln.Time = "8 ms", buffer: ln.Size = "100 kB",
                   size: ln.Size = "60 MB", second: ln.Time = "3 s",
                   draws: Annotated[int, Field(ge=1, le=64)] = 7):

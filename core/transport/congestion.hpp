@@ -74,6 +74,8 @@ struct AckSample {
   Picoseconds rate_interval{};
   std::uint64_t prior_delivered = 0;  // delivered_total when that packet was sent
   bool app_limited = false;           // the sender had nothing to send then
+  // When that packet was sent: bytes in flight, it included, and `lost_total`.
+  std::uint64_t sent_in_flight = 0, prior_lost = 0;
   std::uint64_t delivered_total = 0, lost_total = 0,
                 retransmitted_total = 0;             // bytes since the start
   std::uint64_t prior_in_flight = 0, in_flight = 0;  // bytes before and after this acknowledgement
@@ -112,6 +114,16 @@ struct CongestionEvent {
   const AckSample* ack = nullptr;  // the acknowledgement that shows it, whose on_ack is to come
 };
 
+// A packet that the sender has just taken for lost.
+struct LostPacket {
+  Picoseconds now{};
+  std::uint64_t bytes = 0;
+  std::uint64_t in_flight = 0;  // when it was sent, it included
+  std::uint64_t lost = 0;       // since it was sent, it included
+  std::uint64_t delivered_total = 0;
+  bool app_limited = false;  // the sender had nothing to send then
+};
+
 // What a transport knows of a flow when its control is made.
 struct FlowContext {
   std::uint32_t mss = 0;
@@ -131,9 +143,9 @@ struct FlowContext {
 using Signals = std::uint32_t;
 namespace signal {
 inline constexpr Signals rtt = 1;             // AckSample::rtt
-inline constexpr Signals delivery_rate = 2;   // rate_*, delivered_total, app_limited
+inline constexpr Signals delivery_rate = 2;   // rate_*, delivered_total, app_limited, state at sending
 inline constexpr Signals marks = 4;           // ECN marks of each acknowledgement
-inline constexpr Signals recovery = 8;        // the sender repairs losses and takes the window to ssthresh
+inline constexpr Signals recovery = 8;        // the sender repairs losses, takes the window to ssthresh, names losses
 inline constexpr Signals refusals = 16;       // Congestion::refused
 inline constexpr Signals notifications = 32;  // Congestion::notified
 inline constexpr Signals line_rate = 64;      // FlowContext::line_rate and network_rtt
@@ -157,6 +169,7 @@ class CongestionControl {
     bool owns_window = false;   // on_ack alone sets the window, in recovery too (TCP: no PRR, no reaction to ECE)
     bool accurate_ecn = false;  // ECN per packet: ECE mirrors CE, every packet is ECT (RFC 8257)
     bool sees_acks = true;      // false: on_ack is never called
+    bool sees_losses = false;   // on_lost is called, where the transport repairs losses
     bool shows_rtt = false;  // without on_ack, too, round trips are measured: for those that set its limits
     bool lazy = false;  // on_tick is called by the first packet sent after next_tick, by no timer
     bool notified = true;  // false: the receiver sends it no notifications (RoCE's CNPs)
@@ -176,6 +189,9 @@ class CongestionControl {
   virtual void on_ack(const AckSample& sample) = 0;
   // Where the transport runs the recovery, the control sets ssthresh; elsewhere the window too.
   virtual void on_congestion(const CongestionEvent& event) = 0;
+  // For each packet taken for lost: before the on_ack that tells of it and, but at a timeout, before
+  // the on_congestion.
+  virtual void on_lost(const LostPacket&) {}
   // next_tick or next_sent has been reached; afterwards both lie ahead.
   virtual void on_tick(Picoseconds) {}
   // The repair of losses is over.

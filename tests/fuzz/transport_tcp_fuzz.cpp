@@ -5,11 +5,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace loomnet;
   fuzz::Input in{data, size};
-  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr"};
+  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr",
+                                              "bbr3", "vegas", "copa", "vivace"};
   const std::uint8_t kind = in.byte();
   tcp::TcpOptions options;
   options.mtu = 1280;
-  options.congestion_control = kControls[kind & 3];
+  options.congestion_control = kControls[in.byte() & 7];
   options.ecn = kind & 4;
   options.receive_buffer = kind & 8 ? 4'000 : 4'000'000;
   options.rto_min = microseconds(100);

@@ -242,7 +242,7 @@ def test_options_are_described():
             assert set(row) == {"name", "type", "unit", "default", "range", "choices", "doc"}
             assert row["doc"], (name, row)
     tcp = _core.transports()["tcp"]
-    assert {"reno", "cubic", "dctcp", "bbr"} <= set(tcp["congestion_controls"])
+    assert {"reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace"} <= set(tcp["congestion_controls"])
     assert "dcqcn" in _core.transports()["roce"]["congestion_controls"]
     assert "nscc" in _core.transports()["mrc"]["congestion_controls"]
     assert _core.congestion_controls()["dctcp"]["options"][0]["name"] == "dctcp_g"

@@ -143,7 +143,8 @@ def run_world(ln, seed, folder):
     faults = some_faults(ln, draw, fabric)
     options = {"reroute_delay": draw.choice(("off", "1 ms", "1 s"))}
     if job.transport == "tcp" and draw.random() < 0.5:
-        options["tcp"] = {"cc": draw.choice(("reno", "cubic", "dctcp", "bbr"))}
+        options["tcp"] = {"cc": draw.choice(
+            ("reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace"))}
     if job.transport == "roce" and draw.random() < 0.3:
         options["roce"] = {"dcqcn": True}
     lab = ln.Lab("world", seed=seed, directory=folder, max_wall_s=WALL_S)

@@ -8,13 +8,8 @@ namespace loomnet::congestion {
 namespace {
 constexpr double kHighGain = 2.885;         // 2/ln 2 (4.3.2)
 constexpr std::uint64_t kBtlBwWindow = 10;  // rounds (4.1.1.3)
-constexpr Picoseconds kRtpropWindow = seconds(10), kProbeRttDuration = milliseconds(200);
-constexpr double kPacingMargin = 0.01;  // Linux: bbr_pacing_margin_percent
-constexpr std::uint64_t kMinPipe = 4;                                     // segments
-// Linux: bbr_extra_acked_win_rtts, bbr_extra_acked_max_us, bbr_ack_epoch_acked_reset_thresh.
-constexpr int kAggregationRounds = 5;
-constexpr Picoseconds kAggregationMost = milliseconds(100);
-constexpr std::uint64_t kAggregationEpoch = 1u << 20;  // segments
+constexpr Picoseconds kRtpropWindow = seconds(10);
+constexpr int kAggregationRounds = 5;  // in startup as later: Linux's bbr_extra_acked_win_rtts
 constexpr std::array<double, 8> kCycle = {1.25, 0.75, 1, 1, 1, 1, 1, 1};  // 4.3.4
 constexpr std::uint64_t kPurpose = 0x626272;                              // "bbr"
 }  // namespace
@@ -25,14 +20,9 @@ const OptionTable<BbrOptions>& BbrOptions::table() {
 }
 
 Bbr::Bbr(FlowLimits& limits, const BbrOptions&, const FlowContext& flow)
-    : CongestionControl(limits, {.owns_window = true}),
-      initial_window_(flow.initial_window),
-      random_(flow.seed, flow.stream, kPurpose),
+    : BbrBase(limits, {.owns_window = true}, flow, kHighGain, kPurpose, kAggregationRounds),
       btl_bw_(kBtlBwWindow) {
   enter_startup();
-  // 4.2.1: the initial window per 1 ms until an RTT is known.
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>(kHighGain * 8000.0 * static_cast<double>(initial_window_));
 }
 
 void Bbr::observe(Observer& out) const {
@@ -41,13 +31,6 @@ void Bbr::observe(Observer& out) const {
   out.value("rtprop_ps", rtprop_ == kNever ? 0 : static_cast<double>(rtprop_.count));
   out.value("pacing_gain", pacing_gain_);
   out.value("policed", policed() ? 1 : 0);
-}
-
-void Bbr::pace_initial_window(Picoseconds rtt) {
-  has_rtt_ = true;
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>((1 - kPacingMargin) * kHighGain * 8.0 *
-                                 static_cast<double>(initial_window_) / rtt.seconds());
 }
 
 void Bbr::on_established(Picoseconds rtt, Picoseconds now) {
@@ -64,28 +47,21 @@ void Bbr::enter_startup() {
 void Bbr::on_ack(const AckSample& s) {
   if (!has_rtt_ && s.srtt.count > 0) pace_initial_window(s.srtt);
   update_bottleneck(s);
-  update_ack_aggregation(s);
+  update_ack_aggregation(s, path_rate());
   check_cycle_phase(s);
   check_full_pipe(s);
   check_drain(s);
   update_rtprop(s);
   check_probe_rtt(s);
-  set_pacing_rate(pacing_gain_);
+  set_pacing_rate(pacing_gain_, path_rate());
   set_window(s);
 }
 
 // --- the model (4.1) -----------------------------------------------------------------------------
 
-void Bbr::update_round(const AckSample& s) {
-  round_start_ = s.rate_interval.count > 0 && s.prior_delivered >= next_round_delivered_;
-  if (!round_start_) return;
-  next_round_delivered_ = s.delivered_total;
-  ++round_count_;
-  packet_conservation_ = false;
-}
-
 void Bbr::update_bottleneck(const AckSample& s) {
   update_round(s);
+  if (round_start_) packet_conservation_ = false;
   const double rate = s.rate() / 8;
   if (s.rate_interval.count > 0) judge_policer(s);
   if (rate > 0 && (rate >= btl_bw_.best() || !limited(s))) btl_bw_.update(rate, round_count_);
@@ -116,39 +92,6 @@ void Bbr::update_rtprop(const AckSample& s) {
   }
 }
 
-// What is acknowledged beyond the estimated rate since the epoch began, as links and receivers that
-// hold ACKs back make it ("BBR: ack aggregation", Linux since 5.1).
-void Bbr::update_ack_aggregation(const AckSample& s) {
-  if (s.delivered == 0 || s.rate_interval.count <= 0) return;
-  if (round_start_ && ++extra_acked_rounds_ >= kAggregationRounds) {
-    extra_acked_rounds_ = 0;
-    extra_acked_index_ ^= 1;
-    extra_acked_[static_cast<std::size_t>(extra_acked_index_)] = 0;
-  }
-  auto expected = static_cast<std::uint64_t>(path_rate() * (s.now - aggregation_begin_).seconds());
-  if (aggregation_acked_ <= expected ||
-      aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
-    aggregation_acked_ = 0;
-    aggregation_begin_ = s.now;
-    expected = 0;
-  }
-  aggregation_acked_ += s.delivered;
-  std::uint64_t& most = extra_acked_[static_cast<std::size_t>(extra_acked_index_)];
-  most = std::max(most, std::min(aggregation_acked_ - expected, limits_.cwnd));
-}
-
-std::uint64_t Bbr::aggregated() const {
-  if (!filled_pipe_) return 0;
-  return std::min(std::max(extra_acked_[0], extra_acked_[1]),
-                  static_cast<std::uint64_t>(path_rate() * kAggregationMost.seconds()));
-}
-
-std::uint64_t Bbr::send_quantum() const {  // 4.2.2, in whole segments as Linux counts them
-  const std::uint64_t mss = limits_.mss, least = limits_.pacing_rate < 1'200'000 ? 1 : 2;
-  const std::uint64_t bytes = std::min<std::uint64_t>(limits_.pacing_rate / 8 / 1024, 64 << 10);
-  return std::max(bytes / mss, least) * mss;
-}
-
 // 4.2.3.2, with Linux's rounding: whole segments, an even number of them, two more while probing.
 std::uint64_t Bbr::inflight(double rate, double gain, std::uint64_t more) const {
   const std::uint64_t mss = limits_.mss;
@@ -167,12 +110,7 @@ std::uint64_t Bbr::inflight(double rate, double gain, std::uint64_t more) const 
 
 void Bbr::check_full_pipe(const AckSample& s) {
   if (filled_pipe_ || !round_start_ || limited(s)) return;
-  if (btl_bw_.best() >= full_bw_ * 1.25) {
-    full_bw_ = btl_bw_.best();
-    full_bw_count_ = 0;
-    return;
-  }
-  if (++full_bw_count_ >= 3) filled_pipe_ = true;
+  filled_pipe_ = plateau(btl_bw_.best());
 }
 
 void Bbr::check_drain(const AckSample& s) {
@@ -214,28 +152,16 @@ void Bbr::check_probe_rtt(const AckSample& s) {
   if (state_ != State::probe_rtt && rtprop_expired_ && !idle_restart_) {
     state_ = State::probe_rtt;
     pacing_gain_ = cwnd_gain_ = 1;
-    save_window();
-    probe_rtt_done_ = kNever;
+    save_window(true);
+    begin_probe_rtt();
   }
-  if (state_ == State::probe_rtt) {
-    limited_until_ = s.delivered_total + s.in_flight;  // 4.3.5: its low rates say nothing
-    if (probe_rtt_done_ == kNever) {
-      if (s.in_flight <= kMinPipe * limits_.mss) {
-        probe_rtt_done_ = s.now + kProbeRttDuration;
-        probe_rtt_round_done_ = false;
-        next_round_delivered_ = s.delivered_total;
-      }
+  if (state_ == State::probe_rtt && probe_rtt_over(s, kMinPipe * limits_.mss)) {
+    rtprop_stamp_ = s.now;
+    restore_window();
+    if (filled_pipe_) {
+      enter_probe_bw(s.now);
     } else {
-      if (round_start_) probe_rtt_round_done_ = true;
-      if (probe_rtt_round_done_ && s.now > probe_rtt_done_) {
-        rtprop_stamp_ = s.now;
-        restore_window();
-        if (filled_pipe_) {
-          enter_probe_bw(s.now);
-        } else {
-          enter_startup();
-        }
-      }
+      enter_startup();
     }
   }
   idle_restart_ = false;
@@ -244,18 +170,6 @@ void Bbr::check_probe_rtt(const AckSample& s) {
 // --- control (4.2)
 // -----------------------------------------------------------------------------------
 
-void Bbr::set_pacing_rate(double gain) {
-  const auto rate = static_cast<std::uint64_t>((1 - kPacingMargin) * gain * 8 * path_rate());
-  if (rate > 0 && (filled_pipe_ || rate > limits_.pacing_rate)) limits_.pacing_rate = rate;
-}
-
-void Bbr::save_window() {
-  const bool own = followed_ != Repair::none || state_ == State::probe_rtt;
-  prior_cwnd_ = own ? std::max(prior_cwnd_, limits_.cwnd) : limits_.cwnd;
-}
-
-void Bbr::restore_window() { limits_.cwnd = std::max(limits_.cwnd, prior_cwnd_); }
-
 // 4.2.3.4: a round of packet conservation when a recovery begins, and back to the window before it
 // when it ends. One that begins with the ACK which ended another goes on with it.
 void Bbr::follow_repair(const AckSample& s) {
@@ -263,7 +177,7 @@ void Bbr::follow_repair(const AckSample& s) {
   if (s.lost > 0) limits_.cwnd = limits_.cwnd > s.lost + mss ? limits_.cwnd - s.lost : mss;
   if (repair_ == Repair::recovery && followed_ != Repair::recovery) {
     packet_conservation_ = true;
-    next_round_delivered_ = s.delivered_total;
+    begin_round(s.delivered_total);
     limits_.cwnd = s.in_flight + s.delivered;
   } else if (repair_ == Repair::none && followed_ != Repair::none) {
     packet_conservation_ = false;
@@ -279,7 +193,8 @@ void Bbr::set_window(const AckSample& s) {
     if (packet_conservation_) {
       limits_.cwnd = std::max(limits_.cwnd, s.in_flight + s.delivered);
     } else {
-      const std::uint64_t target = inflight(path_rate(), cwnd_gain_, aggregated());
+      const std::uint64_t more = filled_pipe_ ? aggregated(path_rate()) : 0;
+      const std::uint64_t target = inflight(path_rate(), cwnd_gain_, more);
       if (filled_pipe_) {
         limits_.cwnd = std::min(limits_.cwnd + s.delivered, target);
       } else if (limits_.cwnd < target || s.delivered_total < initial_window_) {
@@ -293,11 +208,11 @@ void Bbr::set_window(const AckSample& s) {
 
 void Bbr::on_congestion(const CongestionEvent& e) {
   if (e.kind == Congestion::ecn) return;
-  save_window();
+  save_window(followed_ != Repair::none || state_ == State::probe_rtt);
   repair_ = Repair::recovery;
   if (e.kind == Congestion::timeout) {  // Linux (bbr_set_state): whether the pipe is full is open
     repair_ = followed_ = Repair::timeout;
-    full_bw_ = 0;
+    forget_plateau();
     timed_out_ = true;
     limits_.cwnd = limits_.mss;
   }
@@ -308,14 +223,13 @@ void Bbr::on_recovered(Picoseconds) { repair_ = Repair::none; }
 // Linux (bbr_undo_cwnd): what slowed it down was no loss, so the pipe may not be full.
 void Bbr::on_undo(Picoseconds) {
   repair_ = Repair::none;
-  full_bw_ = 0;
-  full_bw_count_ = 0;
+  restart_plateau(0);
   policer_ = {};
 }
 
 void Bbr::on_restart(Picoseconds) {  // 4.4.3
   idle_restart_ = true;
-  if (state_ == State::probe_bw) set_pacing_rate(1);
+  if (state_ == State::probe_bw) set_pacing_rate(1, path_rate());
 }
 
 }  // namespace loomnet::congestion

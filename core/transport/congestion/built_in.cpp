@@ -3,6 +3,8 @@
 
 #include "transport/congestion/astraea/astraea.hpp"
 #include "transport/congestion/bbr.hpp"
+#include "transport/congestion/bbr3.hpp"
+#include "transport/congestion/copa.hpp"
 #include "transport/congestion/cubic.hpp"
 #include "transport/congestion/dcqcn.hpp"
 #include "transport/congestion/dctcp.hpp"
@@ -12,6 +14,8 @@
 #include "transport/congestion/nscc.hpp"
 #include "transport/congestion/reno.hpp"
 #include "transport/congestion/timely.hpp"
+#include "transport/congestion/vegas.hpp"
+#include "transport/congestion/vivace.hpp"
 
 namespace loomnet {
 
@@ -23,6 +27,10 @@ std::vector<CongestionKind> built_in_congestion_controls() {
       congestion_kind<Cubic>("cubic", rtt | recovery, CubicOptions::table()),
       congestion_kind<Dctcp>("dctcp", marks | recovery, DctcpOptions::table()),
       congestion_kind<Bbr>("bbr", rtt | delivery_rate | recovery, BbrOptions::table()),
+      congestion_kind<Bbr3>("bbr3", rtt | delivery_rate | recovery, Bbr3Options::table()),
+      congestion_kind<Vegas>("vegas", rtt | recovery, VegasOptions::table()),
+      congestion_kind<Copa>("copa", rtt | recovery, CopaOptions::table()),
+      congestion_kind<Vivace>("vivace", rtt | recovery, VivaceOptions::table()),
       astraea::astraea_kind(),
       congestion_kind<Nscc>("nscc", rtt | marks | refusals | line_rate, NsccOptions::table()),
       congestion_kind<FixedWindow>("fixed_window", line_rate, FixedWindowOptions::table()),

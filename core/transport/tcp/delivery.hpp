@@ -15,7 +15,7 @@ struct Sender::Delivery {
   bool timestamps = false;
   // The segment delivered last, for the rate.
   bool rated = false, app_limited = false;
-  std::uint64_t prior_delivered = 0, prior_delivered_framing = 0;
+  std::uint64_t prior_delivered = 0, prior_delivered_framing = 0, prior_lost = 0, sent_in_flight = 0;
   Picoseconds sent{}, rate_start{}, prior_delivered_at{};
 };
 

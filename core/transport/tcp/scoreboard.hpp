@@ -22,7 +22,8 @@ struct Segment {
   Picoseconds sent{};  // last transmission
   // State of the connection when it was last sent, for the delivery rate.
   Picoseconds rate_start{}, delivered_at{};
-  std::uint64_t delivered = 0, delivered_framing = 0;
+  std::uint64_t delivered = 0, delivered_framing = 0, lost = 0;
+  std::uint32_t in_flight = 0;  // bytes, its own included
   State state = State::in_flight;
   std::uint8_t retransmissions = 0;  // saturates
   bool app_limited = false;

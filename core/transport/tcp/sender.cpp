@@ -113,8 +113,10 @@ void Sender::restart_after_idle(Picoseconds now) {
   window_.cwnd = std::max(window_.cwnd, restart);
 }
 
-void Sender::stamp(Segment& s, Picoseconds now) {
+void Sender::stamp(Segment& s, std::uint64_t in_flight, Picoseconds now) {
   if (board_.empty()) rate_start_ = delivered_at_ = now;
+  s.in_flight = static_cast<std::uint32_t>(in_flight);  // a buffer holds less than 2^32 bytes
+  s.lost = lost_total_;
   s.sent = now;
   s.rate_start = rate_start_;
   s.delivered_at = delivered_at_;
@@ -150,7 +152,7 @@ Transmission Sender::send(Picoseconds now) {
     if (const Message& m = messages_[sending_ - first_message_]; nxt_ == m.begin) {
       s.framing = std::min<std::uint32_t>(FrameHeader::kSize, length);
     }
-    stamp(s, now);
+    stamp(s, board_.in_flight() + length, now);
     nxt_ += length;
     if (nxt_ == messages_[sending_ - first_message_].end) ++sending_;
     board_.push(s);
@@ -172,7 +174,7 @@ Transmission Sender::send(Picoseconds now) {
       out = describe(s, true);
     } else {
       board_.resent(n, now);
-      stamp(s, now);
+      stamp(s, board_.in_flight(), now);
       out = describe(s, true);
     }
     if (n == board_.first() || rto_at_ == kNever) rto_at_ = now + rtt_.rto(backoff_);

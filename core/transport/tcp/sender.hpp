@@ -125,7 +125,7 @@ class Sender {
   Transmission describe(const Segment& s, bool retransmission);
   std::uint64_t paced_burst() const;
   void restart_after_idle(Picoseconds now);
-  void stamp(Segment& s, Picoseconds now);
+  void stamp(Segment& s, std::uint64_t in_flight, Picoseconds now);
 
   void take_sack(const Acknowledgement& ack, Delivery& d, Picoseconds now);
   void take_range(SackRange range, Delivery& d, Picoseconds now);
@@ -139,6 +139,7 @@ class Sender {
   std::uint64_t lost_bytes() const;
   void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, const AckSample& sample);
   bool detect_losses(Picoseconds now);
+  void count_lost(const Segment& s, Picoseconds now);
   void advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
                      Picoseconds now);
   // `sample`: the acknowledgement that shows the congestion, or null.

@@ -31,6 +31,8 @@ void Sender::segment_delivered(const Segment& s, Delivery& d, bool in_order, Pic
     d.rate_start = s.rate_start;
     d.sent = s.sent;
     d.app_limited = s.app_limited;
+    d.prior_lost = s.lost;
+    d.sent_in_flight = s.in_flight;
     rate_start_ = s.sent;
   }
 }
@@ -127,6 +129,8 @@ void Sender::fill_sample(AckSample& s, const Delivery& d, Picoseconds now) const
     }
     s.prior_delivered = d.prior_delivered;
     s.app_limited = d.app_limited;
+    s.prior_lost = d.prior_lost;
+    s.sent_in_flight = d.sent_in_flight;
   }
   s.delivered_total = delivered_;
   s.lost_total = lost_total_;

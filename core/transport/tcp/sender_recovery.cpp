@@ -23,14 +23,24 @@ void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d,
   }
 }
 
+void Sender::count_lost(const Segment& s, Picoseconds now) {
+  lost_total_ += s.length;
+  framing_.lost += s.framing;
+  ++count_.marked_lost;
+  if (!control_->traits.sees_losses) return;
+  control_->on_lost({.now = now,
+                     .bytes = s.length,
+                     .in_flight = s.in_flight,
+                     .lost = lost_total_ - s.lost,
+                     .delivered_total = delivered_,
+                     .app_limited = s.app_limited});
+}
+
 bool Sender::detect_losses(Picoseconds now) {
   const std::uint64_t before = lost_total_;
   const bool repairing = state_ == State::recovery || state_ == State::loss;
-  reorder_at_ = rack_.detect(board_, rtt_, repairing, now, [&](SegmentNumber n) {
-    lost_total_ += board_[n].length;
-    framing_.lost += board_[n].framing;
-    ++count_.marked_lost;
-  });
+  reorder_at_ = rack_.detect(board_, rtt_, repairing, now,
+                             [&](SegmentNumber n) { count_lost(board_[n], now); });
   return lost_total_ != before;
 }
 
@@ -179,9 +189,7 @@ void Sender::timeout(Picoseconds now) {
     const SegmentNumber next = board_.next_sent(n);
     // RFC 8985 6.3: what was sent a moment ago is not lost for this.
     if (n == board_.first() || !rack_.recent(board_[n].sent, board_, rtt_, now)) {
-      lost_total_ += board_[n].length;
-      framing_.lost += board_[n].framing;
-      ++count_.marked_lost;
+      count_lost(board_[n], now);
       board_.mark_lost(n);
     }
     n = next;

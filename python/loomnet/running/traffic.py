@@ -281,7 +281,8 @@ class FlowTraffic(CoreTraffic):
         return self._bytes * self._most_rounds
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
-        """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
+        """Of each flow under way over TCP: bytes acknowledged, window (0 under a control that
+        has none), srtt and least RTT (ps)."""
         carrier = self._engine.carrier(self._job.job)
         if carrier is None or not carrier.sender_states:
             return {}
@@ -292,8 +293,8 @@ class FlowTraffic(CoreTraffic):
             if source == destination:
                 continue  # of a local link no TCP sender knows
             state = network.transport_state(*self._sends[flow], transport=carrier.model)
-            acked, cwnd, srtt, least = (
-                int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
+            acked, srtt, least = (int(state[name]) for name in ("acked", "srtt_ps", "min_rtt_ps"))
+            cwnd = int(state.get("cwnd", 0))
             found[number] = (acked - self._before.setdefault(number, acked), cwnd, srtt, least)
         return found
 

@@ -31,11 +31,12 @@ constexpr std::uint64_t kShape = 1, kMessages = 2, kFaults = 3;
 std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape,
                                 std::uint64_t seed) {
   if (name == "tcp") {
-    static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr"};
+    static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr",
+                                                "bbr3", "vegas", "copa", "vivace"};
     tcp::TcpOptions o;
     o.mtu = 1280;
-    o.congestion_control = kControls[seed % 4];
-    o.ecn = seed / 4 % 2;
+    o.congestion_control = kControls[seed % 8];
+    o.ecn = seed / 8 % 2;
     o.seed = seed;
     // Timeouts in the proportion of 4 ms of faults as 200 ms and 1 s are of an outage of seconds.
     o.rto_min = microseconds(500);

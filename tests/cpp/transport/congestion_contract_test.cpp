@@ -115,6 +115,15 @@ class Course {
   }
 
   void say(Congestion kind) {
+    if (control_->traits.sees_losses && kind != Congestion::notified) {
+      control_->on_lost({.now = now_,
+                         .bytes = kMss,
+                         .in_flight = flight(),
+                         .lost = kMss * (1 + random_.below(4)),
+                         .delivered_total = total_,
+                         .app_limited = random_.below(4) == 0});
+      check("on_lost");
+    }
     CongestionEvent event;
     event.kind = kind;
     event.now = now_;
@@ -144,6 +153,7 @@ class Course {
     s.rate_interval = s.rtt;
     s.rate_bytes = s.delivered;
     s.prior_delivered = total_;
+    s.sent_in_flight = flight() + kMss;
     s.delivered_total = total_ += s.delivered;
     s.srtt = s.rtt;
     s.min_rtt = microseconds(20);
@@ -259,7 +269,8 @@ std::string refusal(const std::string& name, const OptionValues& options, Signal
 TEST(Register, RefusesUnknownNamesMissingSignalsAndWrongOptions) {
   constexpr Signals kTcp =
       signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
-  EXPECT_EQ(refusal("vegas", {}, kTcp), "cc: no control vegas; there are reno, cubic, dctcp, bbr, astraea, held");
+  EXPECT_EQ(refusal("westwood", {}, kTcp),
+            "cc: no control westwood; there are reno, cubic, dctcp, bbr, bbr3, vegas, copa, vivace, astraea, held");
   EXPECT_EQ(refusal("nscc", {}, kTcp),
             "cc: nscc needs refusals, line_rate, which this transport does not give");
   EXPECT_EQ(refusal("dctcp", {{"dctcp_g", 1.5}}, kTcp),

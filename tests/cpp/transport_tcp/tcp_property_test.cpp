@@ -11,8 +11,9 @@ namespace {
 
 // Sixteen doubled timeouts outlast the storm by far, so no connection may fail.
 tcp::TcpOptions storm_options(RandomStream& random) {
-  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr", "astraea"};
-  tcp::TcpOptions o = quick(kControls[random.below(5)]);
+  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr",
+                                              "bbr3", "vegas", "copa", "vivace", "astraea"};
+  tcp::TcpOptions o = quick(kControls[random.below(9)]);
   o.mtu = 1280 + random.below(3) * 1000;
   o.ecn = random.below(2);
   const bool hystart = random.below(2) != 0;

@@ -287,6 +287,7 @@ _OF_TRANSPORT: dict[str, tuple[dict[str, Any], ...]] = {
              {"in_flight_limit": 65536}, {"window_bdps": 1.0}, {"ack_interval": 4},
              {"preset": "B", "identity": "hdr"}, {"cc": "relations_steady"}),
     "tcp": ({"cc": "reno"}, {"cc": "cubic"}, {"cc": "bbr"}, {"cc": "dctcp", "ecn": True},
+            {"cc": "bbr3"}, {"cc": "vegas"}, {"cc": "copa"}, {"cc": "vivace"},
             {"mtu": 1500}, {"mtu": 9000}, {"initial_window": 2}, {"send_buffer": 65536},
             {"handshake": False}, {"cc": "relations_steady"}),
 }
