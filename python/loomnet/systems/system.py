@@ -100,7 +100,7 @@ class RunPart:
     # --- of a job that only this part plays -------------------------------------------------------
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> Any:
         """The model of a job that is neither a collective nor a ModelJob, as
-        running.traffic.Traffic; None: it is not this part's."""
+        running.traffic_contract.Traffic; None: it is not this part's."""
         return None
 
     def rank_work(self, engine: PartEngine, asked: JobRequest) -> RankWork | None:
