@@ -1,5 +1,5 @@
-"""How links are shared in a run: by packets, or without them (model="fluid"), and what a run without
-packets may be asked."""
+"""Models of how links are shared: runs by packets, runs without them (model="fluid"), and what the
+latter may be asked."""
 
 from __future__ import annotations
 
