@@ -398,8 +398,7 @@ class Engine:
         return counters(self) if self._last_totals is None else self._last_totals
 
     def stand(self) -> None:
-        """No counter moves any more: totals() are those of now, which a run's end asks for twice.
-        """
+        """No counter moves any more: totals(), asked for twice at a run's end, are those of now."""
         self._last_totals = counters(self)
 
     def link_bps(self, host: int) -> int:
