@@ -100,7 +100,7 @@ class RunPart:
 
     # --- of a job that only this part plays -------------------------------------------------------
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> Any:
-        """Of a job that is no Collective and no ModelJob its Traffic; None: it is not this part's."""
+        """Of a job that is no Collective or ModelJob its Traffic; None: it is not this part's."""
         return None
 
     def rank_work(self, engine: PartEngine, asked: JobRequest) -> RankWork | None:
