@@ -1,5 +1,5 @@
-"""Controllers in Python on the virtual clock: when they are called, what they see and change, and
-how a broken one ends the run."""
+"""Controllers in Python on the virtual clock: when they are called, and what they see and
+change."""
 
 import itertools
 import time

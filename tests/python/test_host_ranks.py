@@ -1,5 +1,5 @@
-"""Several ranks on a host, joined by its local link, on the virtual clock: where ranks are, what
-the NIC's ports carry, which link sets the pace, and what is refused."""
+"""Several ranks on a host, joined by its local link, on the virtual clock: what the NIC's
+ports carry, and which link sets the pace."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""Panels on the virtual clock: hosts that circuits join, circuits that a controller changes, and
-what is refused."""
+"""Panels on the virtual clock: hosts that circuits join, and circuits that a controller
+changes."""
 
 
 import networkx

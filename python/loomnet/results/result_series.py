@@ -3,7 +3,7 @@ slots of switches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
@@ -11,17 +11,25 @@ from loomnet.base.units import Time
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
 from loomnet.measures.switch_state import switch_named
+from loomnet.results.drawn import Drawn
 from loomnet.results.link_plots import link_series
 from loomnet.results.run_clock import goodput_bins
 from loomnet.results.series import Series
 
-if TYPE_CHECKING:
-    from loomnet.results.result import Result
-
 Sampled = TypeVar("Sampled", ObservedTable, PoolTable)
 
 
-def series_of(result: Result, name: str, where: str | None, every: Time | str | None
+class WithSeries(Drawn, Protocol):
+    """The part of a Result that its series need beside what pictures read."""
+
+    @property
+    def legend(self) -> str: ...
+    def _of_one_job(self, what: str) -> None:
+        """Raises UsageError where the run had several."""
+        ...
+
+
+def series_of(result: WithSeries, name: str, where: str | None, every: Time | str | None
               ) -> Series | ObservedTable:
     """See Result.series."""
     step = _step("series", every)
@@ -49,7 +57,7 @@ def series_of(result: Result, name: str, where: str | None, every: Time | str | 
     return result.goodput(step)
 
 
-def goodput(result: Result, step: Time | None, until: float | None) -> Series:
+def goodput(result: WithSeries, step: Time | None, until: float | None) -> Series:
     """See Result.goodput."""
     result._of_one_job("series")
     times, values = goodput_bins(list(result.data.hosts.values()), step, until)
@@ -57,7 +65,7 @@ def goodput(result: Result, step: Time | None, until: float | None) -> Series:
                   result.phases, *_clock(result))
 
 
-def pool(result: Result, switch: str, every: Time | str | None) -> PoolTable:
+def pool(result: WithSeries, switch: str, every: Time | str | None) -> PoolTable:
     """See Result.pool."""
     step = _step("pool", every)
     found = switch_named(result.plan, switch)
@@ -78,11 +86,11 @@ def _step(what: str, every: Time | str | None) -> Time | None:
     return step
 
 
-def _clock(result: Result) -> tuple[float, str | None]:
+def _clock(result: WithSeries) -> tuple[float, str | None]:
     return result.data.zero_ps / 1e12, result.first_job
 
 
-def _on_clock(result: Result, table: Sampled) -> Sampled:
+def _on_clock(result: WithSeries, table: Sampled) -> Sampled:
     """Samples count from the first job's time 0."""
     table.first_job = result.first_job
     return table

@@ -395,11 +395,14 @@ class Engine:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
-        return counters(self) if self._last_totals is None else self._last_totals
+        return self._counters() if self._last_totals is None else self._last_totals
 
     def stand(self) -> None:
         """No counter moves any more: totals(), asked for twice at a run's end, are those of now."""
-        self._last_totals = counters(self)
+        self._last_totals = self._counters()
+
+    def _counters(self) -> dict[str, dict[str, int]]:
+        return counters(self.plan, self.network, self.node)
 
     def link_bps(self, host: int) -> int:
         """The rate at which a host's ports send together."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from loomnet.running.engine import Engine
+import loomnet._core as _core
+from loomnet.plans.model import Plan
+from loomnet.running.engine_numbers import EngineNode
 
 
-def counters(engine: Engine) -> dict[str, dict[str, int]]:
-    """Links with traffic or drops, switches, panels, NICs and the fabric; zeros left out."""
-    plan, network = engine.plan, engine.network
+def counters(plan: Plan, network: _core.Network, node: Callable[[int], EngineNode]
+             ) -> dict[str, dict[str, int]]:
+    """Links with traffic or drops, switches, panels, NICs and the fabric; zeros left out. `node`:
+    the engine's number of one of the plan's."""
     found: dict[str, dict[str, int]] = {}
     columns = {name: column.tolist() for name, column in network.link_counters().items()}
     for at, half in enumerate(columns.pop("half")):
@@ -22,9 +24,9 @@ def counters(engine: Engine) -> dict[str, dict[str, int]]:
     for kind, nodes, read in (("switch", plan.switches, network.switch_counters),
                               ("panel", plan.panels, network.panel_counters)):
         for each in nodes:
-            if row := {name: n for name, n in read(engine.node(each.number)).items() if n}:
+            if row := {name: n for name, n in read(node(each.number)).items() if n}:
                 found[f"{kind} {plan.topology.names[each.number]}"] = row
     for host in plan.hosts:
-        if row := network.nic_counters(engine.node(host.number)):
+        if row := network.nic_counters(node(host.number)):
             found[f"nic {host.name}"] = row
     return found

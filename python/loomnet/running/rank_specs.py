@@ -6,18 +6,38 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from loomnet.base import rank_environment as rank_env
+from loomnet.jobs.model import TorchJob
+from loomnet.plans.job_request import JobRequest
+from loomnet.processes.rank_watch import StackFile
 from loomnet.processes.ranks import RankSpec
-
-if TYPE_CHECKING:
-    from loomnet.running.torch_ranks import RankJob
+from loomnet.running.engine import Engine
+from loomnet.running.request import RunRequest
+from loomnet.systems.transport import Transport
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
 
 
-def specs_of(ranks: RankJob, computes: Sequence[str], environment: dict[str, str]
+class StartedRanks(Protocol):
+    """The part of a RankJob that its ranks' start needs."""
+
+    engine: Engine
+    request: RunRequest
+    job: TorchJob
+    asked: JobRequest
+    placement: tuple[int, ...]
+    bridges: list[Any]
+    works: list[Any]
+    carrier: Transport | None
+    stack_files: list[StackFile]
+
+    @property
+    def marks_ring_steps(self) -> bool: ...
+
+
+def specs_of(ranks: StartedRanks, computes: Sequence[str], environment: dict[str, str]
              ) -> list[RankSpec]:
     """`computes`: on the virtual clock each rank's compute time, as its step hook reads it;
     `environment`: of all of them."""
