@@ -237,8 +237,8 @@ def s11(lab, seeds):
     longer, marks, leading = lied_to(lab, seeds, "S11")
     mean = statistics.fmean(longer)
     lab.check("S11-longer", mean, le=0.10, reason=None if mean <= 0.10 else (
-        "the gate of one packet stays open: the false laggard's own packet leaves a queue of one "
-        "behind a sender at line rate, and a queue of one neither grows nor drains"))
+        "the gate of one packet stays open: the false laggard's own packet leaves a queue of "
+        "one behind a sender at line rate, and a queue of one neither grows nor drains"))
     lab.check("S11-marks", marks, ge=1)
     lab.metric("S11-most", max(longer), unit="ratio")
     leaders(lab, "S11", leading)

@@ -39,8 +39,9 @@ def test_every_hang_ends_and_is_named(tmp_path, stage, way):
     *(pytest.param(text, marks=pytest.mark.soak) for text in (
         "dist.init_process_group('gloo', init_method='tcp://127.0.0.1:29518', rank=rank, "
         "world_size=2)",
-        "dist.init_process_group('gloo', store=dist.TCPStore('localhost', 29519, 2, rank == 0), "
-        "rank=rank, world_size=2)"))], ids=["environment", "method", "store"])
+        "dist.init_process_group('gloo', "
+        "store=dist.TCPStore('localhost', 29519, 2, rank == 0), rank=rank, world_size=2)"))],
+    ids=["environment", "method", "store"])
 def test_a_rendezvous_at_localhost_meets_on_the_management_network(tmp_path, init, transport):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(f"""

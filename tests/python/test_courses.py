@@ -219,8 +219,8 @@ def test_sums_in_switches(tmp_path):
         "where it holds 0.4 slots on average and resnet50 3.8, and yet it ends first":
             near(v["mean"]["vgg16"], 0.4) and near(v["mean"]["resnet50"], 3.8)
             and v["jct"]["esa"] < v["resnet50"],
-        "vgg16, which has most bytes, takes 14 ms under SwitchML, 25 ms under ATP and 12 ms":
-            near(jct["switchml"], 14, 0) and near(jct["atp"], 25, 0) and near(jct["esa"], 12, 0),
+        "vgg16, which has most bytes, takes 14 ms under SwitchML, 25 ms under ATP and 12 ms": (
+            near(jct["switchml"], 14, 0) and near(jct["atp"], 25, 0) and near(jct["esa"], 12, 0)),
         "Under ATP five times as many packets collide as sums are completed":
             near(atp["collide"] / atp["complete"], 5, 0),
         "the time of vgg16 with three sizes of memory and three seeds": len(v["sweep"]) == 27,
@@ -380,9 +380,9 @@ def test_optical_circuits(tmp_path):
         "patches once and is the fastest here": min(s, key=s.__getitem__) == "worthwhile"
             and v["runs"]["worthwhile"]["patches"] == 1,
         "2.1 s": near(s["worthwhile"], 2.1),
-        "when the second iteration begins, for the traffic of the first one, which takes 3.7 s":
+        "second iteration begins, for the traffic of the first one, which takes 3.7 s": (
             near(v["first"], 3.7) and near(v["dark_at"], v["first"], 3)
-            and v["runs"]["once"]["patches"] == 1,
+            and v["runs"]["once"]["patches"] == 1),
         "So only 69 % of its bytes go by circuits where worthwhile has 86 %": [
             round(100 * v["runs"][name]["circuit_share"]) for name in ("once", "worthwhile")
             ] == [69, 86],

@@ -68,8 +68,7 @@ def test_pairs_with_unequal_numbers_of_paths_share_by_pairs():
 
 
 def test_independent_flows_keep_what_fits_of_their_healthy_rates():
-    """The uplinks carry half of what six flows across want; the two inside their leaf lose nothing.
-    """
+    """The uplinks carry half of what six flows across want; two inside their leaf lose nothing."""
     fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=4, order="block", **LINK)
     hosts = [(0, 1), (4, 5), (1, 4), (2, 7), (3, 6), (5, 0), (6, 2), (7, 3)]
     job = ln.Flows("1 MB", pairs=hosts)
@@ -325,8 +324,8 @@ def test_the_solver_says_nothing_and_takes_the_threads_that_a_scenario_gave_it(c
      ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"), 1),
     (two_tier(), ln.AllToAll("2 MB", repeat=60),
      ln.degrade("p0.leaf*--p0.spine*", 0.25, at="2 ms", duration="3 ms", phase="x"), 1),
-    # Large enough that two spines are as full as one: of 2 MB they carry 0.74 of their rate, one
-    # spine 0.83, and the ratio is 0.55.
+    # Large enough that two spines are as full as one: of 2 MB they carry 0.74 of their rate,
+    # one spine 0.83, and the ratio is 0.55.
     (two_tier(spines=2), ln.AllToAll("16 MB", repeat=16),
      ln.kill("p0.spine0", at="8 ms", duration="12 ms", phase="x"), 4),
     (two_tier(planes=2), ln.AllReduce("2 MB", repeat=60),

@@ -188,7 +188,8 @@ def test_ranks_stop_after_the_iteration_at_hand(tmp_path, limits):
 # --- what is refused ------------------------------------------------------------------------------
 @pytest.mark.parametrize(("make", "line"), [
     (lambda: ln.AllReduce("1 MB", start="2 ms", stop="2 ms"),
-     "AllReduce: stop=2 ms is not after start=2 ms: nothing of the job could begin; give a later "),
+     "AllReduce: stop=2 ms is not after start=2 ms: nothing of the job could begin; "
+     "give a later "),
     (lambda: ln.TorchJob("train.py", ranks=2, stop="0 s"),
      "TorchJob: stop=0 ps is not after start=0 ps"),
     (lambda: ln.Incast("1 MB", stop="-1 ms"), "Incast.stop: time '-1 ms' is out of range"),
@@ -199,7 +200,8 @@ def test_ranks_stop_after_the_iteration_at_hand(tmp_path, limits):
      "AllReduce.stop: 700 h is more than the 600 h that a run has"),
     (lambda: ln.run(star(), ln.Flows("1 kB", count=2, starts=["4 ms", "3 ms"], start="1 ms",
                                      stop="4 ms")),
-     "Flows.stop: 4 ms is not after 4 ms, when the job's first flow begins; give a later stop"),
+     "Flows.stop: 4 ms is not after 4 ms, when the job's first flow begins; give a "
+     "later stop"),
 ])
 def test_a_stop_that_is_none_is_one_line(tmp_path, monkeypatch, make, line):
     monkeypatch.chdir(tmp_path)

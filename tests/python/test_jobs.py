@@ -132,7 +132,8 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
     (b"x = '\xff'", "is no Python: .*utf-8"),
     ("x = " + "(" * 5000, "is no Python: "),
     ("import loomnet as ln\n@ln.scenario\ndef f(lab):\n    pass",
-     r"holds a scenario \(@ln.scenario\) and no training; run it with `loomnet run train.py`"),
+     r"holds a scenario \(@ln.scenario\) and no training; run it with "
+     "`loomnet run train.py`"),
 ])
 def test_a_script_that_no_rank_could_run_is_refused_in_one_line(tmp_path, text, words):
     (tmp_path / "train.py").write_bytes(text if isinstance(text, bytes) else text.encode())

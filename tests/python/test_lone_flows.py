@@ -182,7 +182,7 @@ def not_slower(tmp_path, seed):
     links = {"rate": f"{draw.choice((1, 10, 100))} Gb/s", "delay": f"{draw.choice((1, 5))} us"}
     fabric = draw.choice((
         lambda: ln.star(hosts=4, planes=draw.choice((1, 2)), **links),
-        # One spine: with more, hashes decide whose ways collide, and each transport has its own.
+        # One spine: with more, hashes decide whose ways collide; each transport has its own.
         lambda: ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, **links)))()
     job = draw.choice((ln.AllGather, ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation))(
         f"{round(10 ** draw.uniform(1, 6))} B", repeat=2, transport=draw.choice(("roce", "tcp")))

@@ -170,7 +170,8 @@ def test_a_rotor_goes_round_a_nic_that_fails():
 
 @pytest.mark.parametrize(("faults", "values", "message"), [
     ([ln.kill("ocs1.controller", at="1 ms")], {},
-     r'no switch "ocs1.controller", and no panel or controller of one; nearest: ocs0.controller'),
+     r'no switch "ocs1.controller", and no panel or controller of one; '
+     r"nearest: ocs0.controller"),
     ([ln.kill("ocs1", at="1 ms")], {}, r'no switch "ocs1".* nearest: ocs0'),
     ([ln.kill("ocs0.controller", at="1 ms")], {"name": "rotor"},
      r"no job of this run patches ocs0"),

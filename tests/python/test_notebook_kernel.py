@@ -79,8 +79,8 @@ def text(outputs):
     ('ln.run(fabric, ln.AllReduce("1 MB"), lable="x")', "UsageError: run: no option lable; nearest:"
      " label"),
     ('ln.run(fabric, ln.ModelJob("mixtral_8x22b"))', 'UsageError: "mixtral_8x22b": one copy of the'
-     " model is on expert=8 x tensor=8 x pipeline=8 = 512 ranks, by default as published, and the "
-     "hosts have 4 places"),
+     " model is on expert=8 x tensor=8 x pipeline=8 = 512 ranks, by default as published, "
+     "and the hosts have 4 places"),
 ])
 def test_an_error_is_one_line(kernel, code, line):
     [(kind, content)] = kernel.run(code)

@@ -15,6 +15,7 @@ from loomnet.base.number_text import number_text
 from loomnet.base.printing import print_line
 from loomnet.cli.console import print_report
 from loomnet.labs.progress import progress_text, share_done
+from loomnet.labs.told import with_the_end
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.tables import EXPECTED
 from loomnet.running.request import Progress
@@ -169,8 +170,7 @@ def test_a_script_may_say_how_many_steps_it_takes(tmp_path):
     (tmp_path / "train.py").write_text("")
     job = ln.TorchJob("train.py", steps=40, compute="1 ms")
     seen = []
-    lab = ln.Lab(directory=tmp_path, on_progress=lambda label, at: seen.append(at))
-    lab._progress_of("x", job)(Progress(ln.Time("1 ms"), step=10))
+    with_the_end(lambda label, at: seen.append(at), "x", job)(Progress(ln.Time("1 ms"), step=10))
     assert share_done(seen[0]) == 0.25
     with pytest.raises(ln.UsageError, match="steps"):
         ln.TorchJob("train.py", steps=0)

@@ -5,19 +5,17 @@ import itertools
 import math
 import re
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
 import loomnet as ln
-from loomnet.measures.run_data import HostSeries, Iteration
 from loomnet.results.distributions import OF, distribution_figure
 from loomnet.results.drawing import LINES, STYLES, Scale, style
 from loomnet.results.plots import change_figure, goodput_figure, iteration_figure, save
 from loomnet.results.speed_plots import speed_figure, usual_ps
-from loomnet.results.time_span import CUT_RATIO, GAP_SHARE, QUIET_SHARE, TimeSpan, quiet_gaps
+from loomnet.results.time_span import TimeSpan
 
 FAULT = ln.down("h0--p0.leaf0", at=ln.step(8), duration=ln.iterations(10), phase="link_down")
 
@@ -137,65 +135,6 @@ def test_a_run_without_a_stall_has_a_whole_axis(runs):
         assert axes.get_xscale() == "linear" and "broken" not in axes.get_xlabel()
 
 
-def made_run(*, iterations=(), payload=(), end, bin_s=1e-3):
-    """A run of so many seconds; `iterations` and `payload`: seconds of begin and end."""
-    bins = np.zeros(math.ceil(end / bin_s) + 1, dtype=np.int64)
-    for begin, until in payload:
-        bins[int(begin / bin_s):max(int(until / bin_s), int(begin / bin_s) + 1)] = 1000
-    host = HostSeries(payload=bins, bin_ps=round(bin_s * 1e12))
-    done = [Iteration(n + 1, round(a * 1e12), round(b * 1e12))
-            for n, (a, b) in enumerate(iterations)]
-    data = SimpleNamespace(hosts={0: host}, iterations=done, flows=[], end_ps=round(end * 1e12))
-    return SimpleNamespace(data=data, phases=[])
-
-
-def test_what_is_quiet_by_its_nature_is_no_gap():
-    # Iterations of 2 s that compute for all but 1 ms: quiet for most of the time.
-    ends = [2.0 * n for n in range(1, 4)]
-    computing = made_run(iterations=[(at - 2, at) for at in ends], end=6.0,
-                         payload=[(at - 1e-3, at) for at in ends])
-    assert quiet_gaps([computing], 6.0) == ()
-    # A stall of half of the time is seen at full width, one of nearly all of it is not.
-    for stall, broken in ((1.0, False), (50.0, True)):
-        busy = [(0.0, 0.5), (0.5 + stall, 1.0 + stall)]
-        run = made_run(payload=busy, end=1.0 + stall)
-        assert (quiet_gaps([run], 1.0 + stall) != ()) == broken
-        assert broken == (stall / (1 + stall) >= QUIET_SHARE)
-    # Beside a run that is busy all the time there is no gap.
-    assert quiet_gaps([run, made_run(payload=[(0, 51)], end=51.0)], 51.0) == ()
-    # Two stalls are two gaps.
-    twice = made_run(payload=[(0, 0.5), (40, 40.5), (90, 90.5)], end=90.5)
-    assert [round(end - begin) for begin, end in quiet_gaps([twice], 90.5)] == [40, 50]
-
-
-def test_places_on_a_broken_axis_rise_and_lead_back():
-    span = TimeSpan(91.0, ((0.5, 40.0), (40.5, 90.0)))
-    place, time_at = span.on_paper()
-    at = np.array([-1, 0, 0.25, 0.5, 20, 40, 40.25, 40.5, 60, 90, 91, 95.0])
-    places = place(at)
-    assert np.all(np.diff(places) > 0) and time_at(places) == pytest.approx(at)
-    assert span.shown == pytest.approx(2.0) and span.quiet == pytest.approx(89.0)
-    assert place(40.0) - place(0.5) == pytest.approx(GAP_SHARE * span.shown)
-    assert place(91.0) - place(90.0) == pytest.approx(1.0)
-
-
-def test_a_run_that_goes_on_for_longer_is_cut_and_says_so(tmp_path):
-    """Longer because it is slow, with no stall: there is nothing to leave out."""
-    found = {}
-    for name, rate in (("fast", "400 Gb/s"), ("slow", "10 Gb/s")):
-        fabric = ln.star(hosts=2, rate=rate, delay="1 us")
-        found[name] = ln.run(fabric, ln.AllReduce("1 MiB", 6, "mrc"), directory=tmp_path / name)
-    panels = goodput_figure(found).axes
-    short, long = (found[name].data.end_ps for name in ("fast", "slow"))
-    assert long > 4 * short
-    factor = {"µs": 1e6, "ms": 1e9}[re.search(r"\((.s)\)", panels[1].get_xlabel())[1]]
-    assert panels[0].get_xlim()[1] * factor == pytest.approx(CUT_RATIO * short)
-    assert [text for text in texts(panels[1]) if "goes on to" in text]
-    (axes,) = iteration_figure(found).axes
-    assert [line.get_label() for line in axes.lines if "which ends outside" in line.get_label()] \
-        == [] and "broken" not in axes.get_xlabel()
-
-
 def test_no_line_is_drawn_across_a_stall(runs):
     (axes,) = iteration_figure(runs).axes
     (line,) = [line for line in axes.lines if line.get_label() == "roce"]
@@ -213,6 +152,12 @@ def test_no_line_is_drawn_across_a_stall(runs):
     labels = [line.get_label() for line in axes.lines]
     (stalled,) = [label for label in labels if "which ends outside" in label]
     assert re.match(r"roce: an iteration of 4\.\d+ s", stalled)
+
+
+def test_a_stalls_time_is_written_once(runs):
+    panel = speed_figure(runs).axes[1]
+    shown = [text.get_text() for text in panel.texts if text.get_visible()]
+    assert [text for text in shown if "took" in text] and "4.29 s" not in shown
 
 
 @pytest.mark.parametrize("order", [("mrc", "roce"), ("roce", "mrc")])
@@ -263,12 +208,6 @@ def test_speed_may_have_one_common_whole(runs):
     assert usual[slower] > usual[fastest]
     with pytest.raises(ln.UsageError, match="common=1 must be True or False"):
         speed_figure(runs, common=1)
-
-
-def test_a_stalls_time_is_written_once(runs):
-    panel = speed_figure(runs).axes[1]
-    shown = [text.get_text() for text in panel.texts if text.get_visible()]
-    assert [text for text in shown if "took" in text] and "4.29 s" not in shown
 
 
 def test_speed_is_of_the_jobs_own_without_faults(runs):

@@ -31,7 +31,8 @@ def run(**options):
     (lambda: ln.Flows("websearch", load=50), "Flows.load: 50 must be a share .*: 0.5 is 50 %"),
     (lambda: ln.Flows("websearch", load="50%"), "Flows.load: '50%' must be a share"),
     (lambda: ln.TorchJob("train.py", args="--steps=3 -v", ranks=2),
-     r"TorchJob.args: '--steps=3 -v' is one text; write a list of texts, as \['--steps=3', '-v'\]"),
+     r"TorchJob.args: '--steps=3 -v' is one text; write a list of texts, "
+     r"as \['--steps=3', '-v'\]"),
     (lambda: ln.check_plugin("refusals_demo"), "is a name; give the class itself"),
     (lambda: run(roce={"cc": "dcqnc"}), "roce: cc: no control dcqnc; nearest: dcqcn"),
     (lambda: run(roce={"cc": "refusals_demo", "target": 3}),

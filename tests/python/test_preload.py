@@ -17,7 +17,8 @@ def shared(tmp_path, script, **others):
 
 
 @pytest.mark.parametrize(("script", "found"), [
-    ('"""Doc."""\nfrom __future__ import annotations\nimport os, torch, numpy as np\nx = 1\n',
+    ('"""Doc."""\nfrom __future__ import annotations\n'
+     "import os, torch, numpy as np\nx = 1\n",
      ("import torch", "import numpy as np")),
     ("import torch\nfrom torch import nn" + TRAINS, ("import torch", "from torch import nn", LATE)),
     ("import torch\n", ("import torch",)),  # no optimizer in sight

@@ -88,9 +88,11 @@ def test_it_sets_the_senders_of_collectives(tmp_path, transport):
     (lambda view: ln.change.senders([0], cwnd=1e5),
      r"change.senders: rows: nobody has looked: call view.senders\(\) first \(.*py:\d+\)"),
     (lambda view: len(view.senders()) and ln.change.senders([7], cwnd=1e5),
-     r"change.senders: rows: the last look had [12] rows: index 7 is out of bounds .*py:\d+\)"),
+     r"change.senders: rows: the last look had [12] rows: index 7 is out of "
+     r"bounds .*py:\d+\)"),
     (lambda view: len(view.senders()) and ln.change.senders([0], cwnd="much"),
-     r"change.senders: cwnd: 'much' is not a number, nor one for each of 1 rows \(.*py:\d+\)"),
+     r"change.senders: cwnd: 'much' is not a number, nor one for each of 1 "
+     r"rows \(.*py:\d+\)"),
     (lambda view: len(view.senders()) and ln.change.senders([0], cwnd=-5.0),
      r"change.senders: cwnd: -5 is not a window of 0 to 9e15 bytes; NaN leaves it as it is"),
 ])

@@ -60,10 +60,11 @@ def test_a_job_without_hosts_goes_round_those_that_another_names(tmp_path):
     ([dict(hosts=["h1", "h2"], name="b"), dict(hosts=["h0", "h1"], name="a", alone=True)],
      'AllReduce "b": host h1 is of AllReduce "a", which is to be alone'),
     ([dict(ranks=4, name="a"), dict(ranks=2, name="b")],
-     'AllReduce "b": every host has another job; job 1 of the list, AllReduce "a", took all 4 '
-     "hosts: lower its ranks=, or give hosts=, which jobs may share"),
+     'AllReduce "b": every host has another job; job 1 of the list, AllReduce "a", took all '
+     "4 hosts: lower its ranks=, or give hosts=, which jobs may share"),
     ([dict(hosts=["h0", "h1"], name="a"), dict(ranks=2, name="b"), dict(ranks=2, name="c")],
-     'AllReduce "c": every host has another job; job 2 of the list, AllReduce "b", took 2 of 4 '),
+     'AllReduce "c": every host has another job; job 2 of the list, AllReduce "b", took 2 '
+     "of 4 "),
     ([dict(hosts=ALL, name="a"), dict(ranks=2, name="b")],
      'AllReduce "b": every host has another job; give hosts=, which jobs may share'),
     ([dict(ranks=2, name="a"), dict(ranks=2, name="a")], 'two jobs are named "a"'),

@@ -91,26 +91,26 @@ def test_a_run_with_another_minor_says_so(tmp_path, monkeypatch):
 BROKEN = {
     "torch.autograd._engine_run_backward": "del torch.autograd._engine_run_backward",
     "torch._C.Future.done": "torch.futures.Future.done = lambda self: torch._C.Future.value(self)",
-    "torch.distributed.rendezvous._create_c10d_store":
-        "rendezvous._rendezvous_handlers['env'] = lambda url, **more: iter(())",
+    "torch.distributed.rendezvous._create_c10d_store": (
+        "rendezvous._rendezvous_handlers['env'] = lambda url, **more: iter(())"),
     "torch._C.Future.wait": "torch.futures.Future.wait = lambda self: torch._C.Future.value(self)",
     **{f"torch.distributed.Store.{method}": f"dist.TCPStore.{method} = lambda self, *given: b''"
        for method in ("wait", "get", "check", "multi_get", "queue_pop")},
     "torch.distributed.Store.barrier": "del dist.Store.barrier",
-    "torch.distributed.distributed_c10d.BackendConfig.__init__":
-        "dist.distributed_c10d._new_process_group_helper = lambda *given: None",
-    "torch.distributed.rpc.TensorPipeRpcBackendOptions.__init__":
-        "rpc.backend_registry._tensorpipe_construct_rpc_backend_options_handler = lambda: None",
-    "DistributedDataParallel._register_builtin_comm_hook":
-        "del torch.nn.parallel.DistributedDataParallel._register_builtin_comm_hook",
-    "torch.autograd.profiler.profile.export_chrome_trace":
-        "torch.profiler.profile.export_chrome_trace = lambda self, path: None",
+    "torch.distributed.distributed_c10d.BackendConfig.__init__": (
+        "dist.distributed_c10d._new_process_group_helper = lambda *given: None"),
+    "torch.distributed.rpc.TensorPipeRpcBackendOptions.__init__": (
+        "rpc.backend_registry._tensorpipe_construct_rpc_backend_options_handler = lambda: None"),
+    "DistributedDataParallel._register_builtin_comm_hook": (
+        "del torch.nn.parallel.DistributedDataParallel._register_builtin_comm_hook"),
+    "torch.autograd.profiler.profile.export_chrome_trace": (
+        "torch.profiler.profile.export_chrome_trace = lambda self, path: None"),
     "torch.autograd.graph._engine_run_backward": "del torch.autograd.graph._engine_run_backward",
-    "torch._C._dynamo.eval_frame.set_code_exec_strategy":
-        "del torch._C._dynamo.eval_frame.set_code_exec_strategy",
+    "torch._C._dynamo.eval_frame.set_code_exec_strategy": (
+        "del torch._C._dynamo.eval_frame.set_code_exec_strategy"),
     "torch.distributed.ProcessGroupGloo._Options": "del dist.ProcessGroupGloo._Options",
-    "torch.ops.profiler._call_end_callbacks_on_jit_fut":
-        "del torch.autograd._record_function_with_args_enter",
+    "torch.ops.profiler._call_end_callbacks_on_jit_fut": (
+        "del torch.autograd._record_function_with_args_enter"),
 }
 AROUND = """
 import os, sys

@@ -2,7 +2,6 @@
 there, and give the figures that the pages state."""
 
 import re
-from types import SimpleNamespace
 
 import doc_blocks
 import networkx as nx
@@ -13,7 +12,7 @@ import loomnet as ln
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import RunData
 from loomnet.results.drawing import Scale, draw_marks, new_picture
-from loomnet.running.torch_ranks import RankJob
+from loomnet.running.log_lines import LogLines
 
 SCRIPT, NETWORK = "docs/your-script.md", "docs/your-network.md"
 
@@ -76,9 +75,9 @@ def test_a_mark_without_a_step_has_the_time_of_the_line_before_it():
     lines = [{"mark": "begin"}, {"step": "1", "loss": "2.5"}, {"mark": "saved"},
              {"step": "3", "mark": "  "}, {"step": "²", "mark": "odd"},
              {"step": "9", "mark": "end"}]
-    ranks = SimpleNamespace(origin_ps=100, steps=[[(1, 150), (2, 250), (3, 350)]], lines=lines,
-                            job=SimpleNamespace(log_from=None))
-    log = RankJob.log(ranks)
+    matched = LogLines(ln.TorchJob("mine.py"))
+    matched.lines = lines
+    log = matched.timed([(1, 150), (2, 250), (3, 350)], 100)
     assert [at for at, _ in log] == [0, 50, 50, 250, 250, 250]
     found = measure.marks(RunData("finished", 300, log=log))
     assert found == [(None, 0, "begin"), (1, 50, "saved"), (3, 250, "odd"), (9, 250, "end")]
@@ -94,10 +93,9 @@ def test_a_mark_without_a_step_has_the_time_of_the_line_before_it():
     ((100, 101), 100, (50, 150)),  # gone on with from a checkpoint
 ])
 def test_steps_of_a_log_are_counted_from_where_the_script_counts(numbers, log_from, ends):
-    ranks = SimpleNamespace(origin_ps=100, steps=[[(1, 150), (2, 250), (3, 350)]],
-                            lines=[{"step": str(each), "mark": "saved"} for each in numbers],
-                            job=ln.TorchJob("mine.py", log_from=log_from))
-    log = RankJob.log(ranks)
+    matched = LogLines(ln.TorchJob("mine.py", log_from=log_from))
+    matched.lines = [{"step": str(each), "mark": "saved"} for each in numbers]
+    log = matched.timed([(1, 150), (2, 250), (3, 350)], 100)
     assert tuple(at for at, _ in log) == ends
     # As the script wrote them.
     assert [step for step, *_ in measure.marks(RunData("finished", 400, log=log))] == list(numbers)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from loomnet.base.arguments import checked_call
-from loomnet.base.errors import FabricError, UnitError, UsageError
+from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
@@ -21,6 +20,7 @@ from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
 from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, Host, LocalRanks, Switch, check_role
 from loomnet.fabrics.panels import Panel, check_link, check_switching
+from loomnet.fabrics.program_options import program_options
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
@@ -218,7 +218,7 @@ class Fabric:
             from loomnet.programs.c_file import c_program  # which knows of compilers and users
 
             program = c_program(where, program).name
-        options = _program_options(where, program, options)
+        options = program_options(where, program, options)
         given = tuple(sorted(options.items()))
         for name in names:
             self.switches[name] = replace(self.switches[name], program=program, options=given)
@@ -405,61 +405,6 @@ class Fabric:
         from loomnet.fabrics.drawing import to_networkx
 
         return to_networkx(self)
-
-
-def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options as the program takes them: sizes in bytes, distances between the senders of a
-    ring and lists of jobs as text. Raises FabricError."""
-    import loomnet._core as _core  # only a fabric that names programs loads the engine
-
-    try:
-        made = _core.switch_program(program)
-    except ValueError as error:
-        raise FabricError(f"{where}: {error}") from None
-    units, options = made["units"], {}
-    for name, value in given.items():
-        if name not in made["options"] and "@" in program:  # of a C file
-            raise FabricError(f'{where}: {program} has no option "{name}"'
-                              f"{did_you_mean(name, made['options'])}")
-        if units.get(name) == "run":
-            raise FabricError(f"{where}: option {name} is set by the run; leave it out")
-        options[name] = _in_units(f"{where}: {name}", units.get(name), value,
-                                  bare="@" not in program)
-    try:
-        _core.check_switch_program(program, 1, options)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise FabricError(f"{where}: {_bounds_in_units(str(error), units)}") from None
-    return options
-
-
-def _bounds_in_units(said: str, units: Mapping[str, str]) -> str:
-    """The engine's refusal of a number, with its bounds as a user writes them."""
-    found = re.search(r"option (\w+): must be (\d+) to (\d+), not (\d+)$", said)
-    kind = {"ps": Time, "bytes": Size}.get(units.get(found[1], "")) if found else None
-    if found is None or kind is None:
-        return said
-    least, most, given = (kind.of(int(number)) for number in found.groups()[1:])
-    return f"{said[:found.start()]}option {found[1]}: must be {least} to {most}, not {given}"
-
-
-def _in_units(where: str, unit: str | None, value: Any, *, bare: bool) -> Any:
-    """`bare`: whether numbers without a unit are taken where there is one."""
-    if unit == "bytes" and (isinstance(value, (str, Size)) or not bare):
-        return Size.given(where, value).bytes
-    if unit == "ps" and (isinstance(value, (str, Time)) or not bare):
-        return Time.given(where, value).count
-    if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
-        if isinstance(value, str) and value.rstrip("s").endswith("step"):
-            return value
-        with contextlib.suppress(UnitError):  # the program says what it takes
-            if isinstance(value, (str, Size)):
-                return str(Size(value).bytes)
-        return str(value) if type(value) is int else value
-    if unit == "jobs" and isinstance(value, (list, tuple)):
-        if not value or not all(isinstance(each, str) and each for each in value):
-            raise FabricError(f"{where}: {quoted(value)} is no list of jobs' names")
-        return ",".join(value)
-    return value
 
 
 def _text(where: str, value: Any) -> str:

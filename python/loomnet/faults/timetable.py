@@ -228,8 +228,7 @@ class Timetable:
 
     @property
     def counts_iterations(self) -> bool:
-        """Whether a fault begins or lasts by iterations, so that each must be told of when it ends.
-        """
+        """Whether a fault begins or lasts by iterations: each must be told of when it ends."""
         return bool(self._waiting) or any(isinstance(each.duration, IterationCount)
                                           for each in self._faults)
 

@@ -4,7 +4,6 @@ converter and generators write."""
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 from collections import Counter
@@ -29,6 +28,7 @@ from loomnet.jobs.chakra import (
     read_groups,
     read_rank,
 )
+from loomnet.jobs.chakra_order import in_order
 from loomnet.jobs.dimensions import over_dimensions
 from loomnet.jobs.task_graph import COLLECTIVE_KINDS, Task, TaskGraph, acked
 
@@ -140,12 +140,12 @@ class _Builder:
                     self.passed["control dependencies on nodes that are not there"] += 1
                     node.control = there
             if any(node.control for node in nodes):
-                ordered = _in_order(nodes, control=True)
-                if ordered is None and _in_order(nodes, control=False) is not None:
+                ordered = in_order(nodes, control=True)
+                if ordered is None and in_order(nodes, control=False) is not None:
                     for node in nodes:
                         self.passed["control dependencies that make a cycle"] += bool(node.control)
                         node.control = []
-            self.ordered.append(_in_order(nodes, control=True) or nodes)
+            self.ordered.append(in_order(nodes, control=True) or nodes)
 
     # --- one node --------------------------------------------------------------------------------
     @staticmethod
@@ -396,32 +396,6 @@ def _host_part(node: Node) -> bool:
 def _spoken(kind: str, size: int, root: int, involved: tuple[bool, ...] | None) -> str:
     dims = "" if involved is None else f" with involved_dim {[int(each) for each in involved]}"
     return f"{kind} of {size} B{f' from root {root}' if kind in _ROOTED else ''}{dims}"
-
-
-def _in_order(nodes: Sequence[Node], *, control: bool) -> Sequence[Node] | None:
-    """The nodes of a rank, by number, so that none comes before one that it waits for: the order in
-    which its collectives meet those of other ranks. None where some wait for each other."""
-    numbered = {node.id: node for node in nodes}
-    before = {node.id: {other for other in (*node.after, *(node.control if control else ()))
-                        if other in numbered} for node in nodes}
-    if all(max(on, default=-1) < number for number, on in before.items()):
-        return nodes
-    waits = {number: len(on) for number, on in before.items()}
-    following: dict[int, list[int]] = {}
-    for number, on in before.items():
-        for other in on:
-            following.setdefault(other, []).append(number)
-    todo = [number for number, count in waits.items() if count == 0]
-    heapq.heapify(todo)
-    ordered: list[Node] = []
-    while todo:
-        number = heapq.heappop(todo)
-        ordered.append(numbered[number])
-        for other in following.get(number, ()):
-            waits[other] -= 1
-            if waits[other] == 0:
-                heapq.heappush(todo, other)
-    return ordered if len(ordered) == len(nodes) else None
 
 
 def _label(node: Node) -> str:

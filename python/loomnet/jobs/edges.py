@@ -22,8 +22,7 @@ def chain(ranks: int) -> list[Pair]:
 
 
 def checked_pairs(pairs: Sequence[Pair], ranks: int, where: str) -> list[Pair]:
-    """Pairs of ranks. Raises UsageError, with `where` they are given, for ranks that are not there.
-    """
+    """Pairs of ranks, given `where`. Raises UsageError for ranks that are not there."""
     for a, b in pairs:
         if not (0 <= a < ranks and 0 <= b < ranks) or a == b:
             raise UsageError(f"{where}: ({a}, {b}) is no pair of two of {ranks} ranks")

@@ -1,17 +1,27 @@
-"""Runs without packets (model="fluid"): what such a run may be asked."""
+"""Models of how links are shared: runs by packets, runs without them (model="fluid"), and what the
+latter may be asked."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport, transports
 
+MODELS = ("packets", "fluid")
 # Options of lab.run that ask for what only packets have.
 _OF_PACKETS = ("sample", "queues", "links", "observe", "snapshots", "pools", "over_budget")
 _FAULTS = ("loss", "duplicate", "reorder")
+
+
+def check_model(model: str) -> None:
+    """Raises UsageError for a name of no model."""
+    if model not in MODELS:
+        raise UsageError(f"run: model={in_quotes(model)} is not a model; there are "
+                         f"{' and '.join(map(in_quotes, MODELS))}")
 
 
 def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequest:

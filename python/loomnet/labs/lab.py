@@ -23,7 +23,7 @@ from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.auto_dilation import AUTO, AutoDilation
 from loomnet.labs.c_programs import check_c_programs, sources_of
-from loomnet.labs.fluid_request import fluid_request
+from loomnet.labs.fluid_request import check_model, fluid_request
 from loomnet.labs.plugin_wall import plugins_end_with_it
 from loomnet.labs.preparation import (
     check_computing,
@@ -34,8 +34,9 @@ from loomnet.labs.preparation import (
     prepare,
     results_of,
 )
-from loomnet.labs.run_folder import check_label, folders_in, write_figures
+from loomnet.labs.run_folder import check_label, folders_in, remove_empty, write_figures
 from loomnet.labs.run_lint import foreseen
+from loomnet.labs.told import with_recording, with_the_end
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
@@ -46,12 +47,10 @@ from loomnet.processes.folder import Folder
 from loomnet.results.kept import KeptResults
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
-from loomnet.results.run_directory import RUNS, new_run_directory, write_run
+from loomnet.results.run_directory import new_run_directory, write_run
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import renamed, transports
-
-MODELS = ("packets", "fluid")  # of how links are shared
 
 
 class Lab:
@@ -252,9 +251,7 @@ class Lab:
         if self.report.interrupted:
             raise RunInterrupted("interrupted: no run of this lab starts after Ctrl-C; make "
                                  "another ln.Lab()")
-        if model not in MODELS:
-            raise UsageError(f"run: model={in_quotes(model)} is not a model; there are "
-                             f"{' and '.join(map(in_quotes, MODELS))}")
+        check_model(model)
         record = Record.of(trace, pcap)
         jobs = list_of_jobs(job)
         if self._for_twin:
@@ -283,7 +280,7 @@ class Lab:
                 self.say(line)
             for line in foreseen(request, self.clock):
                 self.say(line)
-            found = runner.run(request, self._progress_of(name, jobs[0]))
+            found = runner.run(request, with_the_end(self._on_progress, name, jobs[0]))
         except BaseException:
             if request.recording is not None:
                 request.recording.discard()
@@ -314,17 +311,6 @@ class Lab:
             raise interruption_of(result, found[0].end_ps, reason)
         return result
 
-    def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
-        """For an engine: passes on where the run stands, with where the job ends."""
-        total = getattr(job, "repeat", None) or getattr(job, "steps", None)
-        until = getattr(job, "until", None)
-
-        def report(progress: Progress) -> None:
-            if self._on_progress is not None:
-                self._on_progress(name, dataclasses.replace(progress, total=total, until=until))
-
-        return report
-
     def _request(
         self,
         fabric: Fabric,
@@ -340,13 +326,7 @@ class Lab:
         recorded: bool,
     ) -> RunRequest:
         """What a runner is asked for, all of it checked; the run's folder is made."""
-        check_label(label)
-        if label in self.results:
-            raise UsageError(
-                f'run: label "{label}" is taken; give each run of a lab its own label='
-                if label
-                else "run: a second run needs a label="
-            )
+        check_label(label, self.results, self._source)
         gaps = self._replay.get(label)
         options, said = renamed(options)
         for line in said:
@@ -359,9 +339,6 @@ class Lab:
             controllers=controllers)
         if dilation == AUTO:
             prepared = self._dilation.fit(prepared, self.clock, self.say)
-        if label and self._source is not None and label == self._source.name:
-            raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
-                             "which a run keeps a copy; choose another")
         folder = self.folder.folder(label) if label else self.folder
         return dataclasses.replace(
             prepared, label=label or "", directory=folder.path, folder=folder,
@@ -376,15 +353,11 @@ class Lab:
                 record = record.labelled(request.label)
         if not record:
             return request
-        from loomnet.running.recording import Recording, check_trace  # which load the engine
-
         try:
-            check_trace(record, request.plan, request.jobs)
-            recording = Recording(record, request.plan, request.opened())
+            return with_recording(request, record)
         except BaseException:
             self.discard_if_empty()
             raise
-        return dataclasses.replace(request, recording=recording)
 
     @uninterrupted
     def run_file(self, file: str | Path, /, **values: Any) -> Report:
@@ -466,15 +439,8 @@ class Lab:
         directory, and the directory itself and runs/ if nothing is in them."""
         if self._folder is None:
             return
-        folder = self._folder.path
-        parents = [folder.parent] if folder.parent.name == RUNS else []
-        with self._folder.rights(), contextlib.suppress(OSError):
-            for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
-                if path in self._theirs:
-                    continue
-                if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-                    path.rmdir()
-            if not folder.exists():
+        with self._folder.rights():
+            if remove_empty(self._folder.path, self._theirs):
                 self._folder.close()
                 self._folder = None  # another run of this lab makes a new one
 

@@ -47,7 +47,8 @@ class Bar:
             self._shown = self._place()
         said, value = text(), "" if share is None else f' value="{share:.3f}"'
         self._shown.update({
-            "text/html": f'<progress max="1"{value}></progress> <code>{html.escape(said)}</code>',
+            "text/html": f'<progress max="1"{value}></progress> '
+                         f"<code>{html.escape(said)}</code>",
             "text/plain": said,
         }, raw=True)
         self._next = self._clock() + EVERY_S

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
@@ -15,7 +16,7 @@ from loomnet.base.names import quoted
 from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
 from loomnet.processes.invoking_user import RankUser, rights_of
-from loomnet.results.run_directory import CIRCUITS, FILES, GATES, OBSERVED, POOLS
+from loomnet.results.run_directory import CIRCUITS, FILES, GATES, OBSERVED, POOLS, RUNS
 
 
 class TemporaryFolder:
@@ -52,16 +53,36 @@ def folders_in(directory: Path) -> frozenset[Path]:
     return frozenset(Path(each) for each, _, _ in os.walk(directory))
 
 
-def check_label(label: str | None) -> None:
-    """Raises UsageError for a label that is no plain name of a folder."""
-    if label is None or label == "":
-        return
+def remove_empty(folder: Path, theirs: frozenset[Path]) -> bool:
+    """Removes empty folders in a run's folder, but `theirs`, and the folder itself and runs/ if
+    nothing is in them. Whether the folder has gone."""
+    parents = [folder.parent] if folder.parent.name == RUNS else []
+    with contextlib.suppress(OSError):
+        for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
+            if path in theirs:
+                continue
+            if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+                path.rmdir()
+        return not folder.exists()
+    return False
+
+
+def check_label(label: str | None, taken: Container[str | None], source: Path | None) -> None:
+    """Raises UsageError for a label that is no plain name of a folder, that another run of the lab
+    has (`taken`), or that is the name of the scenario's file (`source`)."""
     if label in FILES:
         raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
                          "choose another")
-    if not (isinstance(label, str) and _LABEL.fullmatch(label)):
+    if label not in (None, "") and not (isinstance(label, str) and _LABEL.fullmatch(label)):
         raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
                          "and begin with a letter, a digit or _")
+    if label in taken:
+        raise UsageError(
+            f'run: label "{label}" is taken; give each run of a lab its own label=' if label
+            else "run: a second run needs a label=")
+    if label and source is not None and label == source.name:
+        raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
+                         "which a run keeps a copy; choose another")
 
 
 def write_figures(folder: Folder, found: Sequence[RunData]) -> None:

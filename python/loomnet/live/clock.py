@@ -35,7 +35,8 @@ from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.play import Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import CollectiveTraffic, FlowTraffic, Traffic
+from loomnet.running.traffic import CollectiveTraffic, FlowTraffic
+from loomnet.running.traffic_contract import Traffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.systems.registry import notes_of, transport
 from loomnet.systems.transport import START_RTTS

@@ -12,9 +12,9 @@ from loomnet.measures.columns import as_rows
 from loomnet.measures.run_data import RunData, RunFault
 from loomnet.plans.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
+from loomnet.running.rank_specs import environment_of_ranks
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_play import TorchPlay
-from loomnet.running.torch_ranks import environment_of_ranks
 from loomnet.running.traffic_play import TrafficClock, TrafficPlay
 from loomnet.systems.transport import Notes
 

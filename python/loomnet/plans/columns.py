@@ -1,5 +1,5 @@
-"""The links and hosts of a plan as columns. A link or a host as an object is made when it is read.
-"""
+"""The links and hosts of a plan as columns. The object of a link or a host is made when it is
+read."""
 
 from __future__ import annotations
 

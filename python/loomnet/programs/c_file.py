@@ -227,8 +227,9 @@ def _read(path: Path, shown: str) -> tuple[bytes, RankUser, str]:
         elif owner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             whose = "others, who may write it"
     refusal = "" if whose is None else (
-        f"{shown}: root does not run the code of {'user ' if user.uid is not None else ''}{whose} "
-        "in a process of its own, as the virtual clock and switches placed in the engine would; "
+        f"{shown}: root does not run the code of "
+        f"{'user ' if user.uid is not None else ''}{whose} in a process of its own, as the "
+        "virtual clock and switches placed in the engine would; "
         "run it on the virtual clock without sudo, or live with its switches in the kernel")
     return source, user, refusal
 

@@ -217,8 +217,8 @@ def _why_missing(said: str) -> str:
     """Of a header that the compiler does not find, though it may lie beside the file."""
     found = re.search(r"fatal error: '?([^':\n]+)'?(?: file not found|: No such file)", said)
     return "" if found is None else (
-        f"; a switch program is one file, which is compiled by its text alone: put what it needs "
-        f"of {found[1]} into it")
+        "; a switch program is one file, which is compiled by its text alone: put what it "
+        f"needs of {found[1]} into it")
 
 
 def _first_lines(said: str, folder: Path) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from loomnet.base.errors import UnknownNameError, UsageError
 from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
@@ -20,14 +19,13 @@ from loomnet.measures.drops import drops
 from loomnet.measures.kind import Kind
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
-from loomnet.measures.rows import Measured, Metric, dotted_name, stands
-from loomnet.measures.rows import metric as make_metric
+from loomnet.measures.rows import Measured, Metric, dotted_name
 from loomnet.measures.run_data import Ending, RunData
-from loomnet.measures.standard import standard_figures
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
 from loomnet.results.number_mapping import NumberMapping
+from loomnet.results.result_rows import rows_of
 from loomnet.results.series import Series
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from loomnet.measures.ring_steps import RingSteps
 
 
-Sampled = TypeVar("Sampled", ObservedTable, PoolTable)
 # Of several endings, the first that one of a run's jobs had is the run's.
 ENDINGS: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
 
@@ -64,48 +61,7 @@ class Result(NumberMapping):
         self.first_job: str | None = None  # of the run, where it had several
         self.transport, self.kind, self.setup = transport, kind or Kind(), dict(setup or {})
         self._none = self.kind.none(phases, data)
-        p99 = data.fidelity.lateness_p99_ps
-        self.rows: list[Metric] = []
-        whose = "run" if job is None else "job"
-        for name, (value, unit) in standard_figures(data, phases, whose, self.kind, plan).items():
-            phase, _, figure = name.rpartition(".")
-            self.rows.append(
-                make_metric(
-                    figure,
-                    value.value,
-                    unit=unit,
-                    reason=value.reason,
-                    label=label,
-                    job=job,
-                    phase=phase or None,
-                    stands=stands(value.value, unit, value.span_ps, p99),
-                )
-            )
-        for phase in phases:
-            if phase.name not in ("before", "after"):
-                self.rows.append(
-                    make_metric(
-                        "expected_capacity",
-                        phase.capacity if math.isfinite(phase.capacity) else None,
-                        unit="ratio",
-                        reason=None if math.isfinite(phase.capacity) else
-                        "not known of traffic that circuits carry, or of none",
-                        label=label,
-                        job=job,
-                        phase=phase.name,
-                    )
-                )
-        if job is not None:
-            self.rows.append(_completion(data, label, job))
-        taken = {row.within_job for row in self.rows}
-        for name, *_ in data.of_systems:
-            if name in taken:
-                raise UsageError(f"a system's figure {in_quotes(name)}: the job has one of this "
-                                 "name; take another")
-            taken.add(name)
-        self.rows += [make_metric(name, value, unit=unit, label=label, job=job,
-                                  reason=reason if value is None else None)
-                      for name, value, unit, reason in data.of_systems]
+        self.rows = rows_of(plan, data, phases, self.kind, label, job)
         self.job_name = job
         self._index()
 
@@ -168,14 +124,6 @@ class Result(NumberMapping):
     def legend(self) -> str:
         """What a picture calls the run: its title, or its transport."""
         return self.title or self.transport or "run"
-
-    @property
-    def _clock(self) -> tuple[float, str | None]:
-        return self.data.zero_ps / 1e12, self.first_job
-
-    def _on_clock(self, table: Sampled) -> Sampled:  # samples count from the first job's time 0
-        table.first_job = self.first_job
-        return table
 
     def _of_one_job(self, what: str) -> None:
         """Raises UsageError where the run had several."""
@@ -311,42 +259,15 @@ class Result(NumberMapping):
         a run was told to observe (`sample="1 ms", observe=["cwnd"]`): a table of time in seconds,
         where, name and value, in bytes unless the name ends in _ps or _bps. `where`: the directions
         of queue pairs, as "h0->h1*"; `every`: one value in so long a time."""
-        step = None if every is None else Time.given("series: every", every)
-        if step is not None and step.count < 1:
-            raise UsageError(f"series: every={step} must be above 0")
-        observed = self.data.observed
-        if observed is not None and name in observed.names:
-            return self._on_clock(ObservedTable.of(observed, name, where, step))
-        if where is not None and name in ("goodput", "iteration_s"):
-            raise UsageError(f"series: {name} is of all hosts together; leave where= out")
-        if name in ("goodput", "iteration_s"):
-            self._of_one_job("series")
-        if name == "iteration_s":
-            done = self.data.iterations
-            return Series(name, "s", [i.end_ps / 1e12 for i in done],
-                          [i.length_ps / 1e12 for i in done], self.legend, None, self.phases,
-                          *self._clock)
-        if name in ("queue", "link_use"):
-            from loomnet.results.link_plots import link_series
+        from loomnet.results.result_series import series_of
 
-            return self._on_clock(link_series(self, name, where, step))
-        if name != "goodput":
-            known = ["goodput", "iteration_s", "queue", "link_use",
-                     *([] if observed is None else observed.names)]
-            fix = "" if observed is not None else (
-                f'; what senders hold is kept where the run is asked: sample="1 ms", '
-                f"observe=[{in_quotes(name)}]")
-            raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}{fix}")
-        return self.goodput(step)
+        return series_of(self, name, where, every)
 
     def goodput(self, step: Time | None = None, until: float | None = None) -> Series:
         """series("goodput"), in bins of `step`, up to `until` seconds."""
-        from loomnet.results.run_clock import goodput_bins
+        from loomnet.results.result_series import goodput
 
-        self._of_one_job("series")
-        times, values = goodput_bins(list(self.data.hosts.values()), step, until)
-        return Series("goodput", "Gb/s", times, values, self.legend, len(self.data.hosts),
-                      self.phases, *self._clock)
+        return goodput(self, step, until)
 
     def plot(self, what: str | None = None, *, until: Time | str | None = None,
              size: tuple[float, float] | None = None) -> Any:
@@ -376,18 +297,9 @@ class Result(NumberMapping):
         """Slots of a switch by the job that held them, over time: a table of time (seconds), job,
         slots held, summing and done, of all jobs of the run that switches sum for. The run was
         given `pools="100 us"`. `every`: keeps one sample per such step. Raises UsageError."""
-        step = None if every is None else Time.given("pool: every", every)
-        if step is not None and step.count < 1:
-            raise UsageError(f"pool: every={step} must be above 0")
-        found = switch_named(self.plan, switch)
-        series = self.data.pools
-        if series is None:
-            raise UsageError('pool: the run did not sample the slots; give it pools="100 us"')
-        if isinstance(found, str) or found.name not in series.slots:
-            have = ", ".join(series.slots) or "none"
-            raise UsageError(f"pool: {switch} has no slots; there are {have}")
-        return self._on_clock(PoolTable.of(
-            series, found.name, step, self.data.totals.get(f"switch {found.name}")))
+        from loomnet.results.result_series import pool
+
+        return pool(self, switch, every)
 
     @property
     def experts(self) -> ExpertRounds:
@@ -482,12 +394,3 @@ class Result(NumberMapping):
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.summary)}</p>{self.metrics._repr_html_()}"
-
-
-def _completion(data: RunData, label: str | None, job: str) -> Metric:
-    """The job's completion time: from its start to its end."""
-    done = data.ended == "finished" and data.completion_ps is not None
-    return make_metric(
-        "jct_s", data.completion_ps / 1e12 if done and data.completion_ps is not None else None,
-        unit="s", label=label, job=job,
-        reason=None if done else f"the job {data.ended}: {data.reason or 'no reason given'}")

@@ -167,8 +167,7 @@ def _break(axes: Any, span: TimeSpan, scale: Scale) -> None:
 
 
 def _ticks(span: TimeSpan, scale: Scale) -> tuple[list[float], list[str]]:
-    """Places in the axis's units, and their labels, which have one unit before and behind a break.
-    """
+    """Places in the axis's units, and their labels: of one unit before and behind a break."""
     from matplotlib.ticker import MaxNLocator
 
     edges = [span.begin, *(edge for gap in span.gaps for edge in gap), span.until]

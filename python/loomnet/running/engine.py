@@ -34,12 +34,13 @@ from loomnet.plans.model import Plan
 from loomnet.plans.usid_plan import PlanePaths
 from loomnet.plugins.failures import Pending
 from loomnet.programs.c_file import notes_of
+from loomnet.running.engine_counters import counters
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
+from loomnet.running.engine_paths import EnginePaths
 from loomnet.running.engine_settings import link_config
 from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
-from loomnet.running.leaf_spares import LeafSpares
 from loomnet.systems.registry import carriers_of, carrying, program, transport
 from loomnet.systems.system import RunPart
 from loomnet.systems.transport import Notes, Transport
@@ -92,8 +93,6 @@ class Engine:
         # Live, packets of hosts' kernels need routes beside those that go by uSIDs.
         self.tables = EngineTables(plan, self.parts, routed=live or not (
             self.transports and all(each.by_usids for each in self.transports)))
-        self._spares = LeafSpares(plan)
-        self._ways: dict[int, _core.ListedWays] = {}
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
         for host in plan.hosts:
@@ -115,6 +114,7 @@ class Engine:
             plan, self.network, self._node, live=live, reroute=self._reroute,
             single=[each.name for each in self.transports if each.cuts_messages],
             patched=any(job.patches for job in jobs))
+        self._paths = EnginePaths(plan, self.panels)
         # Of two hosts: the queue pairs of the first to the second, each with its transport.
         self._between: dict[tuple[int, int], list[tuple[int, Transport]]] = {}
         self._wire()
@@ -272,7 +272,7 @@ class Engine:
         by = self.carrier(asked.job)
         assert by is not None
         (there, planes), (back, far_planes) = (
-            self._paths(source, destination, by), self._paths(destination, source, by))
+            self._paths.rows(source, destination, by), self._paths.rows(destination, source, by))
         first, last = self._node[source], self._node[destination]
         flow = self.next_flow()
         for ends, own in (((first, local, last, remote, flow, there, back), planes),
@@ -302,41 +302,15 @@ class Engine:
         self._noted = [] if self._noted is None else self._noted
         return self._noted
 
-    def _paths(self, source: int, destination: int, by: Transport) -> tuple[list[Any], list[int]]:
-        """Of each port of the source: what connect_qp takes of its paths; and its plane, of none
-        where each port has the plane of its number. Nothing where source and destination are one
-        host. Switches find the way of packets that do not say it, however long it is."""
-        if source == destination:
-            return [], []
-        if self.panels.lead:
-            templates, planes = self.panels.paths(source, destination, by_usids=by.by_usids)
-        else:
-            templates, planes = self.plan.port_paths(source, destination, by_usids=by.by_usids), []
-        rows = []
-        for port, p in enumerate(templates):
-            # A template with uSIDs is of a plane, whose ports come first.
-            spare = (min(self._spares.of_host(host, port) for host in (source, destination))
-                     if p.usids else 1.0)
-            rows.append(self.path_row(p, spare))
-        return rows, planes
-
     def path_row(self, paths: PlanePaths, spare: float = 1.0) -> tuple[Any, ...]:
-        """A path template as connect_qp takes it. Listed ways become the engine's once, and its
-        queue pairs share them."""
-        listed = None
-        if paths.ways:
-            key = id(paths.ways)  # which the plan keeps
-            if key not in self._ways:
-                self._ways[key] = _core.ListedWays(paths.ways)
-            listed = self._ways[key]
-        return (paths.usids, paths.uplink_slot, paths.uplinks, paths.agg_slots,
-                paths.cores_per_agg, listed, spare)
+        """A path template as connect_qp takes it."""
+        return self._paths.row(paths, spare)
 
     def _reroute(self, hosts: Iterable[tuple[int, int]]) -> None:
         """Queue pairs of these pairs of hosts leave by the paths that they have now."""
         for source, destination in [way for a, b in hosts for way in ((a, b), (b, a))]:
             for number, by in self._between.get((source, destination), ()):
-                rows, planes = self._paths(source, destination, by)
+                rows, planes = self._paths.rows(source, destination, by)
                 self.network.set_paths(self._node[source], number, rows, planes=planes)
 
     def connect_mesh(self, asked: JobRequest) -> dict[tuple[int, int], int]:
@@ -421,33 +395,14 @@ class Engine:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
-        return self._totals() if self._last_totals is None else self._last_totals
+        return self._counters() if self._last_totals is None else self._last_totals
 
     def stand(self) -> None:
-        """No counter moves any more: totals() are those of now, which a run's end asks for twice.
-        """
-        self._last_totals = self._totals()
+        """No counter moves any more: totals(), asked for twice at a run's end, are those of now."""
+        self._last_totals = self._counters()
 
-    def _totals(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        columns = {name: column.tolist() for name, column in self.network.link_counters().items()}
-        for at, half in enumerate(columns.pop("half")):
-            number = 2 * int(self.plan.links.numbers[half // 2]) + half % 2
-            found[f"link {self.plan.links.half_name(number)}"] = {
-                name: column[at] for name, column in columns.items() if column[at]}
-        if deadlocks := self.network.pfc_deadlocks:
-            found["fabric"] = {"pfc_deadlocks": deadlocks}
-        for number, node in self._node.items():
-            if self.plan.topology.is_host(number):
-                continue
-            panel = self.plan.topology.is_panel(number)
-            read = self.network.panel_counters if panel else self.network.switch_counters
-            if row := {name: n for name, n in read(node).items() if n}:
-                found[f"{'panel' if panel else 'switch'} {self.names[node]}"] = row
-        for host in self.plan.hosts:
-            if row := self.network.nic_counters(self._node[host.number]):
-                found[f"nic {host.name}"] = row
-        return found
+    def _counters(self) -> dict[str, dict[str, int]]:
+        return counters(self.plan, self.network, self.node)
 
     def link_bps(self, host: int) -> int:
         """The rate at which a host's ports send together."""

@@ -3,24 +3,19 @@ it runs, one outcome after it. The clock only decides how time passes in between
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import loomnet._core as _core
-from loomnet.base import rank_environment as rank_env
 from loomnet.base.names import how_many, joined_ranks
 from loomnet.base.torch_versions import TRIED, untried
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
-from loomnet.measures.training import MARK
 from loomnet.plans.job_request import JobRequest
 from loomnet.plugins.priorities import priority_made
 from loomnet.processes.rank_watch import (
@@ -31,18 +26,17 @@ from loomnet.processes.rank_watch import (
     shown,
     stacks,
 )
-from loomnet.processes.ranks import NICE, RankGroup, RankSpec
+from loomnet.processes.ranks import NICE, RankGroup
 from loomnet.running.asked_priority import Asker
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_zero import JobZero
+from loomnet.running.log_lines import LogLines
 from loomnet.running.off_network import asked_for, off_network
+from loomnet.running.rank_specs import specs_of
 from loomnet.running.request import RunRequest
 from loomnet.systems.transport import Notes
 
-HASH_EVERY = 20  # steps between two hashes of the parameters
-MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
-_LOOKS_AT_END = 32  # 128 MiB of log that no look before has reached
 STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
 CAUSE_S = 2.0  # of wall time for the process of the rank that failed first to end
 _KINDS = _core.MARK_KINDS
@@ -92,8 +86,7 @@ class RankJob:
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
         self.zero = JobZero(asked)
         self.group: RankGroup | None = None
-        self._pattern = re.compile(self.job.log) if self.job.log else None
-        self.lines: list[dict[str, str]] = []
+        self._log = LogLines(self.job)
         self.told_gone: set[int] = set()
         self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
         self.failed_ps: int | None = None  # when the first rank that said so had failed
@@ -161,40 +154,7 @@ class RankJob:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
         `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
         `fork`: they may share one import of PyTorch. `look` raises to end the launch."""
-        # Where a model stands for Gloo, Gloo's own name means that model.
-        own = self.carrier
-        mapped = self.job.map_backend or (own is not None and own.name != self.job.transport)
-        specs = []
-        script_time = self.job.script_time
-        if script_time == "emulated":  # time.time() begins at one moment in all ranks
-            script_time += f" {time.time_ns()}"
-        recording = self.request.recording
-        record = recording.environment(self.asked) if recording is not None else {}
-        for rank, host in enumerate(self.placement):
-            fds = self.bridges[rank].fds()
-            stack_fd = self.stack_files[rank].fd
-            compute = {}
-            if computes:
-                compute[rank_env.COMPUTE] = computes[rank]
-            specs.append(RankSpec(
-                rank, self.engine.plan.hosts[host].name,
-                [sys.executable, str(self.asked.script), *self.job.args],
-                environment={
-                    rank_env.RANK_FD: str(fds[0]),
-                    rank_env.EVENT_FD: str(fds[1]),
-                    rank_env.STACK_FD: str(stack_fd),
-                    rank_env.TRANSPORT: self.job.transport if own is None else own.name,
-                    rank_env.STOCK_GLOO: "1" if own is None else "0",
-                    rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
-                    rank_env.MAP_BACKEND: "1" if mapped else "0",
-                    rank_env.HASH_EVERY: str(HASH_EVERY),
-                    rank_env.RING_STEPS: "1" if self.marks_ring_steps else "0",
-                    rank_env.SCRIPT_TIME: script_time,
-                    rank_env.CUDA: self.job.cuda,
-                    **{name: text for work in self.works
-                       for name, text in work.environment.items()},
-                    **compute, **environment, **record, **self.job.env},
-                pass_fds=(*fds, stack_fd)))
+        specs = specs_of(self, computes, environment)
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")
         self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
                                master_port=master_port, run_id=self.asked.name or "loomnet",
@@ -360,33 +320,17 @@ class RankJob:
     def read_log(self, *, to_end: bool = False) -> None:
         """Takes in what rank 0 has printed since, some megabytes at most; `to_end`: all of it, as
         far as a log is read at all."""
-        if self._pattern is None or self.group is None:
-            return
-        log = self.group.ranks[0].log
-        for _ in range(_LOOKS_AT_END if to_end else 1):
-            for line in log.lines():
-                if len(self.lines) < MOST_LOG_LINES and (match := self._pattern.search(line)):
-                    self.lines.append({k: v for k, v in match.groupdict().items() if v is not None})
-            if log.at_end:
-                return
+        if self.group is not None:
+            self._log.read(self.group.ranks[0].log, to_end=to_end)
+
+    @property
+    def lines(self) -> list[dict[str, str]]:
+        """Of rank 0's output, the groups of each line that TorchJob.log matches."""
+        return self._log.lines
 
     def log(self) -> list[tuple[int, dict[str, str]]]:
-        """Rank 0's log lines with the time of the step they speak of; a mark that speaks of none
-        has that of the line before it."""
-        origin, ends = self.origin_ps or 0, dict(self.steps[0])
-        numbers = [number for number, _ in self.steps[0]]
-        shift = 1 - _log_from(self.job.log_from, self.lines)
-        out: list[tuple[int, dict[str, str]]] = []
-        for line in self.lines:
-            step = _step_of(line)
-            if step is None:
-                out.append((out[-1][0] if out and MARK in line else 0, line))
-                continue
-            step += shift
-            if step not in ends and numbers:
-                step = numbers[min(bisect.bisect_left(numbers, step), len(numbers) - 1)]
-            out.append((ends.get(step, origin) - origin, line))
-        return out
+        """The same with times: see LogLines."""
+        return self._log.timed(self.steps[0], self.origin_ps or 0)
 
     def unequal_hashes(self) -> int | None:
         """Steps at which the ranks' parameters differed; None if none was hashed by all."""
@@ -459,19 +403,3 @@ class RankJob:
             self.group.stop(grace)
         for file in self.stack_files:
             file.close()
-
-
-def _step_of(line: dict[str, str]) -> int | None:
-    return int(line["step"]) if line.get("step", "").isdecimal() else None
-
-
-def _log_from(given: int | None, lines: Iterable[dict[str, str]]) -> int:
-    """The number of a script's first step in its own log."""
-    if given is not None:
-        return given
-    return min(next((step for line in lines if (step := _step_of(line)) is not None), 1), 1)
-
-
-def environment_of_ranks() -> dict[str, str]:
-    """What the backend inside every rank reads besides its descriptors."""
-    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -40,52 +40,8 @@ from loomnet.running.flow_rounds import (
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.rank_traffic import RankTraffic
 from loomnet.running.ring_traffic import connect_steps, ring_settings
+from loomnet.running.traffic_contract import CoreTraffic, Traffic
 from loomnet.systems.transport import LIMITED_BY
-
-if TYPE_CHECKING:
-    from loomnet.measures.expert_rounds import ExpertRounds
-
-class Traffic(Protocol):
-    """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the
-    engine."""
-
-    core: Any
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def ended_ps(self) -> int:
-        """When the job's last transfer or task ended. Valid once the job is done."""
-        ...
-    def iterations(self, since: int = 0) -> list[tuple[int, int]]:
-        """(begin, end) of rank 0's finished iterations, without the first `since`."""
-        ...
-    def errors(self) -> list[RunFault]: ...
-    def check(self) -> None:
-        """Called whenever the engine has stopped. Raises the exception that a user's code, which
-        the engine called meanwhile, has raised."""
-        ...
-    def wrong(self) -> int | None:
-        """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
-        ...
-    def flows(self) -> FlowRows:
-        """The job's flows so far, where it has any."""
-        ...
-    def notes(self) -> dict[str, float | int | str | None]:
-        """What the report says of how it was played."""
-        ...
-    def experts(self) -> ExpertRounds | None:
-        """What a mixture of experts was seen to do; None of any other job."""
-        ...
-    def ring_steps(self, origin_ps: int) -> RingSteps | None:
-        """When ranks had received which ring steps, in time since `origin_ps`; None of a job that
-        has no ring steps, or whose ring steps nobody notes."""
-        ...
-
-    def payload_total(self) -> float | None:
-        """Payload bytes that it sends in all, as far as is known; None where it counts iterations
-        instead."""
-        ...
 
 
 class CollectiveTraffic(RankTraffic):
@@ -121,26 +77,6 @@ class CollectiveTraffic(RankTraffic):
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
-
-
-class CoreTraffic:
-    """The methods that are the same for each kind of traffic that runs entirely in the engine."""
-
-    core: Any
-
-    @property
-    def done(self) -> bool:
-        return self.core.done
-
-    @property
-    def ended_ps(self) -> int:
-        return self.core.ended_ps
-
-    def check(self) -> None:
-        """Does nothing: the engine calls no user's code for this traffic."""
-
-    def experts(self) -> None:
-        return None
 
 
 class FlowTraffic(CoreTraffic):
@@ -414,4 +350,3 @@ def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int, since: int =
     """`since`: iterations before the first of these."""
     return [Iteration(i, begin - origin_ps, end - origin_ps)
             for i, (begin, end) in enumerate(found, since + 1)]
-

@@ -14,7 +14,8 @@ from loomnet.plans.job_request import JobRequest
 from loomnet.running.observer import Sending
 from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import FlowTraffic, Traffic, as_iterations, start_traffic
+from loomnet.running.traffic import FlowTraffic, as_iterations, start_traffic
+from loomnet.running.traffic_contract import Traffic
 from loomnet.systems.transport import Notes
 
 NOTHING_SENT = ("the job ended and no operation of it used the network, so there is no result; "

@@ -25,7 +25,8 @@ from loomnet.running.play import FOREVER, Play
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
 from loomnet.running.run_options import check_options, model_notes
-from loomnet.running.traffic import FlowTraffic, Traffic
+from loomnet.running.traffic import FlowTraffic
+from loomnet.running.traffic_contract import Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
 from loomnet.systems.registry import notes_of
 from loomnet.systems.transport import Notes

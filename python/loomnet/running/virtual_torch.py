@@ -16,9 +16,9 @@ from loomnet.plans.job_request import JobRequest
 from loomnet.processes.journal import RunLock
 from loomnet.processes.rank_watch import SILENCE_S, Movement, load_text, program_below
 from loomnet.running.play import FOREVER, PlayClock
+from loomnet.running.rank_specs import environment_of_ranks
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_play import TorchPlay
-from loomnet.running.torch_ranks import environment_of_ranks
 from loomnet.systems.transport import Notes
 
 DRAIN_S = 5.0  # that the other ranks have to end after one has failed

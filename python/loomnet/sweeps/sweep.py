@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import html
 import io
 import itertools
-import json
 import os
 import re
 import sys
@@ -26,20 +24,17 @@ from loomnet.base.errors import (
 )
 from loomnet.base.names import quoted
 from loomnet.base.notebook import image_html, in_notebook
-from loomnet.base.reading import parse_json, user_path
+from loomnet.base.reading import user_path
 from loomnet.base.table import Table
 from loomnet.base.wall_time import WallTime
 from loomnet.labs.parcel import parcel_of
 from loomnet.labs.scenario import Scenario, load
-from loomnet.processes.folder import read_bounded
 from loomnet.processes.inputs import build
-from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.run_directory import RUNS
 from loomnet.sweeps.cluster import SchedulerGone, client_of, cpus, import_distributed, remote_client
 from loomnet.sweeps.points import (
     FAILED,
     MOST_POINTS,
-    SWEEP_VERSION,
     Point,
     Results,
     frame,
@@ -48,12 +43,11 @@ from loomnet.sweeps.points import (
     seeds_of,
     write_atomically,
 )
+from loomnet.sweeps.sweep_folder import TABLE, SweepIndex, held
 from loomnet.sweeps.worker import run_point
 
 MOST_JOBS = 4096  # processes
 MOST_ERRORS = 3  # of points that failed, in a notebook
-TABLE, INDEX, POINTS = "table.parquet", "sweep.json", "points"
-SCRATCH = re.compile(r"\.dask-[A-Za-z0-9_]{8}")
 Watch = Callable[[int, int, int], None]  # points ended, points in all, points failed
 
 
@@ -221,8 +215,8 @@ def sweep(
         if scheduler is not None and not os.path.lexists(folder):
             # An address may be wrong, and then no folder is made.
             remote = stack.enter_context(remote_client(distributed, scheduler))
-        stack.enter_context(_held(folder))
-        index = _Index(folder)
+        stack.enter_context(held(folder))
+        index = SweepIndex(folder)
         index.write(scenario, values, wanted, points)
         results = Results(folder, home)
         results.tidy()
@@ -361,93 +355,10 @@ def _default_directory(scenario: Scenario, points: list[Point]) -> Path:
     return Path(RUNS) / f"sweep-{re.sub(r'[^A-Za-z0-9_.]+', '_', scenario.name)[:80]}-{digest}"
 
 
-class _Index:
-    """sweep.json: what the sweep is, and which folder is its cluster's own while it lasts."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises UsageError for a folder with files that no sweep has written and this one would
-        write."""
-        self.folder, before = folder, _index_of(folder)
-        if before is None:
-            for name in (INDEX, TABLE, POINTS):
-                if os.path.lexists(folder / name):
-                    raise UsageError(f"sweep: {folder}/{name} is no sweep's; give another folder "
-                                     "with --out")
-        self._content: dict[str, Any] = before or {}
-
-    @property
-    def scratch(self) -> str | None:
-        """The name of the folder that the cluster of this sweep, or of one that was killed, has
-        here."""
-        found = self._content.get("scratch")
-        return found if isinstance(found, str) and SCRATCH.fullmatch(found) else None
-
-    def note(self, scratch: str | None) -> None:
-        self._content["scratch"] = scratch
-        write_atomically(self.folder / INDEX, (json.dumps(self._content, indent=1) + "\n").encode())
-
-    def write(self, scenario: Scenario, axes: Mapping[str, list[Any]], seeds: list[int],
-              points: list[Point]) -> None:
-        scratch = self.scratch
-        self._content = {
-            "sweep_version": SWEEP_VERSION,
-            "scenario": scenario.name,
-            "file": str(scenario.file) if scenario.file else None,
-            "axes": {name: [v if isinstance(v, (int, float, str)) else str(v) for v in values]
-                     for name, values in axes.items()},
-            "seeds": seeds,
-            "points": {point.key: {"parameters": dict(point.parameters), "seed": point.seed}
-                       for point in points},
-        }
-        self.note(scratch)
-
-
-def _index_of(folder: Path) -> dict[str, Any] | None:
-    """What sweep.json says; None where there is none of a sweep's."""
-    try:
-        content = parse_json(read_bounded(folder / INDEX), INDEX)
-    except (OSError, UsageError):
-        return None
-    return content if isinstance(content, dict) and "sweep_version" in content else None
-
-
 def _write_table(made: Sweep) -> None:
     buffer = io.BytesIO()
     made.frame.write_parquet(buffer)
     write_atomically(made.path, buffer.getvalue())
-
-
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """One sweep at a time works in a directory."""
-    made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
-    try:
-        with rights_of(writer_of(folder)):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / ".lock").open("a")  # which may be another program's
-    except OSError as error:
-        _unmade(folder, made)
-        raise UsageError(f"sweep: --out {folder}: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"sweep: another one works in {folder}; wait, or use --out") from None
-        try:
-            yield
-        except UsageError:
-            if not os.path.lexists(folder / INDEX):  # it could not even begin
-                _unmade(folder, made)
-            raise
-
-
-def _unmade(folder: Path, made: list[Path]) -> None:
-    """Removes the lock of a sweep that could not begin, and folders made for it that are empty."""
-    with rights_of(writer_of(folder)), contextlib.suppress(OSError):
-        (folder / ".lock").unlink()
-    for each in (folder / "points", *made):
-        with rights_of(writer_of(folder)), contextlib.suppress(OSError):
-            each.rmdir()
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ class JobOption:
 
 class Program:
     """A switch program in a run. One that needs nothing of the run needs none of these."""
+
     name: ClassVar[str]
 
     def settings(self, switch: SwitchPlan, plan: Plan, options: Options) -> dict[str, Any]:
@@ -99,8 +100,7 @@ class RunPart:
 
     # --- of a job that only this part plays -------------------------------------------------------
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> Any:
-        """The model of a job that is neither a collective nor a ModelJob, as
-        running.traffic.Traffic; None: it is not this part's."""
+        """Of a job that is no Collective or ModelJob its Traffic; None: it is not this part's."""
         return None
 
     def rank_work(self, engine: PartEngine, asked: JobRequest) -> RankWork | None:

@@ -123,7 +123,8 @@ def a_broadcast_ends_with_its_last_round(trial: Trial) -> Found:
     """A round of a broadcast is over when all ranks have it, not when its root has sent it."""
     [part] = trial.finished().parts
     return [] if part.data.iterations[-1].end_ps == part.data.end_ps else [
-        f"the last round ends at {part.data.iterations[-1].end_ps}, the job at {part.data.end_ps}"]
+        f"the last round ends at {part.data.iterations[-1].end_ps}, "
+        f"the job at {part.data.end_ps}"]
 
 
 @relation(ANY, kinds=("Flows", "Permutation", "Incast", "Trace", "Matrix"), more=1)

@@ -15,8 +15,8 @@
 #include <loomnet/switch_program.h>
 
 /* Called for each packet that comes in; says what becomes of the packet. */
-struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host,
-                               struct ln_packet* packet, const struct ln_meta* meta) {
+struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host, struct ln_packet* packet,
+                               const struct ln_meta* meta) {
   ln_u64 packets;
   /* Two flows of one hash share a row: a sketch, as a switch's memory is small. */
   struct ln_row* row = ln_row(host->state, ln_flow_hash(packet, 0) % LN_ROWS);

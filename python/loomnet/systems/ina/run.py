@@ -17,28 +17,18 @@ from loomnet.faults.expected_capacity import sum_capacity
 from loomnet.faults.timetable import LinkState
 from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
-from loomnet.measures.pools import taken_slots, taken_text
 from loomnet.measures.run_data import OwnFigure, RunData
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import ONLY_JOB, JobRequest
 from loomnet.plans.model import Plan
 from loomnet.systems.given import Memory, PartClock, PartEngine
+from loomnet.systems.ina.checks import check_sums
+from loomnet.systems.ina.figures import slot_figures
 from loomnet.systems.ina.own_slots import OwnSlots
-from loomnet.systems.ina.pool import (
-    FIXED_SCALE,
-    MOST_SUM_SLOTS,
-    MOST_WINDOW,
-    OWN_REACH,
-    QUANTS,
-    REACH,
-    SUM_STAGING,
-    WINDOW,
-    Policy,
-    SumPool,
-    falls_back,
-)
+from loomnet.systems.ina.pool import MOST_WINDOW, QUANTS, WINDOW, Policy, SumPool, falls_back
 from loomnet.systems.ina.share import SumShare
+from loomnet.systems.ina.staging import staging, staging_bytes
 from loomnet.systems.ina.transport import NAME
 from loomnet.systems.ina.trees import SumTree, sum_tree
 from loomnet.systems.ina.watch import SUMMING, PoolWatch, pools_step
@@ -119,32 +109,12 @@ class Sums(RunPart):
     def staging(self, number: int) -> dict[str, int]:
         """What the memory of a job's ranks has for sums, as RankBridge takes it."""
         assert self.pool is not None
-        shares = self.jobs[number]
-        each_window = shares[0].window
-        window = each_window * len(shares)
-        request = self._request(shares)
-        # Requests complete in order. SwitchML's worker goes on far behind a fragment
-        # that is missing, and a small tensor has two requests: as many as their memory allows, but
-        # always two windows, the request whose exponents are ahead, and two in preparation.
-        each = 2 * request * (4 * self.pool.values + 1)
-        slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
-        return {"sum_slots": slots, "sum_values": self.pool.values,
-                "sum_window": each_window, "sum_servers": len(shares),
-                "sum_reach": REACH if self.finished_by_servers else OWN_REACH,
-                "sum_scale": 0 if self.exponents else FIXED_SCALE,
-                "sum_floats": int(number in self._with_floats)}
+        return staging(self.pool, self.jobs[number], exponents=self.exponents,
+                       floats=number in self._with_floats)
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""
-        shape = self.staging(number)
-        fragment = 4 * shape["sum_values"] + 1
-        return 2 * shape["sum_slots"] * self._request(self.jobs[number]) * fragment
-
-    @staticmethod
-    def _request(shares: Sequence[SumShare]) -> int:
-        """Fragments of the executor's longest request: StagingLayout::sum_chunk."""
-        in_window = 4 if len(shares) < 8 else 2 if len(shares) < 16 else 1
-        return max(shares[0].window // in_window, 1)
+        return staging_bytes(self.staging(number), self.jobs[number])
 
     @property
     def finished_by_servers(self) -> bool:
@@ -154,30 +124,8 @@ class Sums(RunPart):
 
     def _job(self, asked: JobRequest, window: int, jobs: int) -> tuple[SumShare, ...]:
         kind = type(asked.job).__name__
-        if self.pool is None:
-            raise UsageError(f'{kind}: allreduce="ina" needs switches that sum; say which: '
-                             'fabric.program("p0.*", "aggregate", policy="esa")')
-        if len(asked.placement) > 64:
-            raise UsageError(f"{kind}: allreduce=\"ina\": {len(asked.placement)} ranks are more "
-                             "than the 64 of one sum; give ranks=")
-        if len(asked.hosts) < len(asked.placement):
-            raise UsageError(f'{kind}: allreduce="ina" takes one rank of a host, and some hosts '
-                             "have several; use hosts of one rank")
-        if isinstance(asked.job, TorchJob) and not self.exponents and not self.pool.saturate:
-            raise UsageError(f'{kind}: ina={{"quant": "fixed"}} needs switches whose sums saturate '
-                             "and do not wrap unseen; say "
-                             'fabric.program("p0.*", "aggregate", saturate=True)')
-        if self.floats and not self.finished_by_servers:
-            raise UsageError(f'{kind}: ina={{"overflow_fallback": True}} needs a parameter server, '
-                             f"which {self.pool.policy.name} has not; take policy="
-                             f'{Policy.names("has_servers")}')
+        check_sums(asked, self.pool, window, exponents=self.exponents, floats=self.floats)
         hosts = asked.servers
-        if len(hosts) > 1 and not self.finished_by_servers:
-            raise UsageError(f"{kind}.servers: {self.pool.policy.name} has no parameter servers; "
-                             "server= says where its tree has its root")
-        if window < len(hosts):
-            raise UsageError(f"run: ina: window={window} is less than a fragment for each of "
-                             f"{len(hosts)} servers")
         shares = []
         for i, server in enumerate(hosts):
             group = asked.number + 1 if i == 0 else self._next_group
@@ -396,19 +344,7 @@ class Sums(RunPart):
             del self._bridges[asked.number]  # they hold the ranks' memory
             yield "blocks_saturated", beyond, "blocks", None
             yield "blocks_as_floats", floats, "blocks", None
-        pools, name = data.pools, asked.name or ONLY_JOB
-        for switch in pools.slots if pools is not None and name in pools.jobs else ():
-            assert pools is not None
-            used = pools.used(switch, name)
-            mean, peak = used or (None, None)
-            why = None if used else "no sample fell into the time that the job played"
-            taken, held_ps = taken_slots(data.totals.get(f"switch {switch}", {}))
-            unseen = why
-            if peak == 0 and taken:  # they were held between two samples
-                peak, unseen = None, ("no sample met a slot that the job held. In this switch "
-                                      f"{taken_text(taken, held_ps, True).lower()}")
-            for figure, value, reason in (("mean", mean, why), ("peak", peak, unseen)):
-                yield f"slots_{figure}.{switch}", value, "slots", reason
+        yield from slot_figures(data, asked.name or ONLY_JOB)
 
     def lint(self) -> Iterator[str]:
         """Of each job whose parameter server shares a worker's link, of this job or another: its
