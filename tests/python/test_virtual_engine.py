@@ -112,7 +112,9 @@ def test_a_sample_that_cannot_be_taken_is_one_clear_line(lab, options, message):
                 **options)
 
 
-@pytest.mark.parametrize("cc", ["reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace", "astraea"])
+@pytest.mark.parametrize(
+    "cc", ["reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace", "astraea"]
+)
 def test_tcp_takes_its_congestion_control_by_name_and_is_called_a_model(lab, cc):
     job = ln.AllReduce(size="1 MB", repeat=3, transport="tcp")
     r = lab.run(fabric(), job, tcp={"cc": cc}, payload=True)
