@@ -53,8 +53,8 @@ std::pair<std::span<const float>, std::size_t> rows_of(const Policy& policy, con
 std::vector<Layer> layers_of(const std::vector<std::pair<Floats, Floats>>& given) {
   std::vector<Layer> layers;
   for (const auto& [weights, bias] : given) {
-    if (weights.ndim() != 2 || bias.ndim() != 1 || weights.shape(0) != bias.shape(0) ||
-        weights.shape(0) > 0xffff || weights.shape(1) > 0xffff) {
+    if (weights.ndim() != 2 || bias.ndim() != 1 || weights.shape(0) != bias.shape(0) || weights.shape(0) > 0xffff ||
+        weights.shape(1) > 0xffff) {
       throw py::value_error("policy: layers must be pairs of arrays of shapes (out, in) and (out,)");
     }
     Layer layer;
@@ -87,9 +87,8 @@ void bind_policy(py::module_& a) {
              return Policy(spec, layers_of(layers));
            }),
            py::arg("layers"), py::kw_only(), py::arg("features") = "ours11", py::arg("frames") = 5,
-           py::arg("spacing") = "every", py::arg("interval_ms") = 30,
-           py::arg("alpha") = static_cast<float>(kAlpha), py::arg("cwnd_min") = kLeastWindow,
-           py::arg("cwnd_max") = kMostWindow, py::arg("batch_norm_folded") = false,
+           py::arg("spacing") = "every", py::arg("interval_ms") = 30, py::arg("alpha") = static_cast<float>(kAlpha),
+           py::arg("cwnd_min") = kLeastWindow, py::arg("cwnd_max") = kMostWindow, py::arg("batch_norm_folded") = false,
            "`layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was "
            "trained with. Raises ValueError for layers that do not fit, or weights that are not finite.")
       .def_static(
@@ -99,12 +98,13 @@ void bind_policy(py::module_& a) {
             return Policy::parse({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
           },
           py::arg("file"), "The policy of an .astp file. Raises ValueError naming the field that is wrong.")
-      .def("to_bytes",
-           [](const Policy& policy) {
-             const std::vector<std::uint8_t> bytes = policy.serialize();
-             return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-           },
-           "The .astp file of this policy.")
+      .def(
+          "to_bytes",
+          [](const Policy& policy) {
+            const std::vector<std::uint8_t> bytes = policy.serialize();
+            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          },
+          "The .astp file of this policy.")
       .def("quantise", &Policy::quantise,
            "Adds the form of whole numbers, which kernels compute with: weights beyond -8 to 8 are clipped.")
       .def_property_readonly("quantised", &Policy::quantised, "Whether it has the form of whole numbers.")
@@ -112,13 +112,16 @@ void bind_policy(py::module_& a) {
       .def_property_readonly(
           "features", [](const Policy& p) { return std::string(to_string(p.spec().features)); },
           "Name of the feature set.")
-      .def_property_readonly("frames", [](const Policy& p) { return p.spec().frames; }, "Frames of an input.")
+      .def_property_readonly(
+          "frames", [](const Policy& p) { return p.spec().frames; }, "Frames of an input.")
       .def_property_readonly(
           "spacing", [](const Policy& p) { return p.spec().spacing == Spacing::every ? "every" : "doubled"; },
           "How far back the frames lie: every interval, or 1, 2, 4, 8 … intervals.")
-      .def_property_readonly("interval_ms", [](const Policy& p) { return p.spec().interval_ms; }, "Milliseconds.")
-      .def_property_readonly("alpha", [](const Policy& p) { return p.spec().alpha; },
-                             "The largest change of the window, as a share of it.")
+      .def_property_readonly(
+          "interval_ms", [](const Policy& p) { return p.spec().interval_ms; }, "Milliseconds.")
+      .def_property_readonly(
+          "alpha", [](const Policy& p) { return p.spec().alpha; },
+          "The largest change of the window, as a share of it.")
       .def_property_readonly(
           "layers",
           [](const Policy& p) {
@@ -158,15 +161,15 @@ void bind_policy(py::module_& a) {
 
 // One interval's measurements as Python hands them over.
 Measured measured_of(double avg_thr, double avg_urtt, double srtt_x8, double loss, double packets_out,
-                  double retrans_out, double cwnd, double pacing) {
+                     double retrans_out, double cwnd, double pacing) {
   return {avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing};
 }
 
 void bind_functions(py::module_& a) {
   a.def(
       "frame",
-      [](const std::string& features, double avg_thr, double max_tput, double avg_urtt, double min_rtt,
-         double srtt_x8, double loss, double packets_out, double retrans_out, double cwnd, double pacing) {
+      [](const std::string& features, double avg_thr, double max_tput, double avg_urtt, double min_rtt, double srtt_x8,
+         double loss, double packets_out, double retrans_out, double cwnd, double pacing) {
         const FeatureSet set = set_named(features);
         std::array<float, kMostFeatures> out{};
         frame(set, measured_of(avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing),
@@ -179,8 +182,7 @@ void bind_functions(py::module_& a) {
       "The features of one interval, float32[10, 11 or 8]. Rates in bytes per second, times in microseconds "
       "(srtt_x8: eight times the smoothed RTT), windows in packets; 0 is no sample.");
   a.def(
-      "map_action",
-      [](std::uint32_t cwnd, double action, double alpha) { return map_action(cwnd, action, alpha); },
+      "map_action", [](std::uint32_t cwnd, double action, double alpha) { return map_action(cwnd, action, alpha); },
       py::arg("cwnd"), py::arg("action"), py::arg("alpha") = kAlpha,
       "The window in packets after an action of -1 to 1, not yet bounded.");
   a.def(
@@ -226,8 +228,8 @@ void bind_reward(py::module_& a) {
       [](const Doubles& throughput, double capacity, const Doubles& avg_urtt, const Doubles& base_rtt,
          const Doubles& pacing, const Doubles& loss, double c0, double c1, double c2, double c3, double c4, double clip,
          double beta, std::optional<double> lat_cap, std::size_t window) {
-        const auto steps = steps_of(throughput, {{"avg_urtt", avg_urtt}, {"base_rtt", base_rtt}, {"pacing", pacing},
-                                                 {"loss", loss}});
+        const auto steps =
+            steps_of(throughput, {{"avg_urtt", avg_urtt}, {"base_rtt", base_rtt}, {"pacing", pacing}, {"loss", loss}});
         RewardOptions o;
         o.c0 = c0, o.c1 = c1, o.c2 = c2, o.c3 = c3, o.c4 = c4, o.clip = clip, o.beta = beta, o.lat_cap = lat_cap;
         o.window = window;
@@ -253,8 +255,9 @@ void bind_reward(py::module_& a) {
       "global_state",
       [](const Doubles& throughput, double capacity, double buffer, const Doubles& avg_urtt, const Doubles& base_rtt,
          const Doubles& loss, const Doubles& cwnd, bool buffer_in_packets) {
-        const auto steps = steps_of(throughput, {{"avg_urtt", avg_urtt}, {"base_rtt", base_rtt}, {"loss", loss},
-                                                 {"loss", loss}, {"cwnd", cwnd}});
+        const auto steps =
+            steps_of(throughput,
+                     {{"avg_urtt", avg_urtt}, {"base_rtt", base_rtt}, {"loss", loss}, {"loss", loss}, {"cwnd", cwnd}});
         return array_of(global_state(steps, {capacity, buffer, buffer_in_packets}));
       },
       py::arg("throughput"), py::arg("capacity"), py::arg("buffer"), py::kw_only(), py::arg("avg_urtt"),

@@ -91,8 +91,7 @@ struct AckSample {
 
   // Bits per second, headers not counted; 0: no sample.
   double rate() const {
-    return rate_interval.count > 0 ? 8.0 * static_cast<double>(rate_bytes) / rate_interval.seconds()
-                                   : 0;
+    return rate_interval.count > 0 ? 8.0 * static_cast<double>(rate_bytes) / rate_interval.seconds() : 0;
   }
 };
 
@@ -145,10 +144,10 @@ namespace signal {
 inline constexpr Signals rtt = 1;             // AckSample::rtt
 inline constexpr Signals delivery_rate = 2;   // rate_*, delivered_total, app_limited, state at sending
 inline constexpr Signals marks = 4;           // ECN marks of each acknowledgement
-inline constexpr Signals recovery = 8;        // the sender repairs losses, takes the window to ssthresh, names losses
-inline constexpr Signals refusals = 16;       // Congestion::refused
+inline constexpr Signals recovery = 8;  // the sender repairs losses, takes the window to ssthresh, names losses
+inline constexpr Signals refusals = 16;  // Congestion::refused
 inline constexpr Signals notifications = 32;  // Congestion::notified
-inline constexpr Signals line_rate = 64;      // FlowContext::line_rate and network_rtt
+inline constexpr Signals line_rate = 64;  // FlowContext::line_rate and network_rtt
 }  // namespace signal
 // "rtt, marks"
 std::string names_of(Signals signals);
@@ -157,19 +156,19 @@ Signals signal_named(std::string_view name);
 
 // What a control has done to its flow, for the counters that show that it is at work.
 struct Reactions {
-  std::uint64_t cuts = 0;    // times that it lowered the rate or the window
+  std::uint64_t cuts = 0;  // times that it lowered the rate or the window
   std::uint64_t floors = 0;  // times that a cut took the rate or the window down to its minimum
-  Picoseconds at_floor{};    // time at the minimum, up to its last call
+  Picoseconds at_floor{};  // time at the minimum, up to its last call
 };
 
 class CongestionControl {
  public:
   // Fixed for a control's life, so that the sender asks by reading a field.
   struct Traits {
-    bool owns_window = false;   // on_ack alone sets the window, in recovery too (TCP: no PRR, no reaction to ECE)
+    bool owns_window = false;  // on_ack alone sets the window, in recovery too (TCP: no PRR, no reaction to ECE)
     bool accurate_ecn = false;  // ECN per packet: ECE mirrors CE, every packet is ECT (RFC 8257)
-    bool sees_acks = true;      // false: on_ack is never called
-    bool sees_losses = false;   // on_lost is called, where the transport repairs losses
+    bool sees_acks = true;  // false: on_ack is never called
+    bool sees_losses = false;  // on_lost is called, where the transport repairs losses
     bool shows_rtt = false;  // without on_ack, too, round trips are measured: for those that set its limits
     bool lazy = false;  // on_tick is called by the first packet sent after next_tick, by no timer
     bool notified = true;  // false: the receiver sends it no notifications (RoCE's CNPs)
@@ -216,8 +215,7 @@ class CongestionControl {
 };
 
 // A sender calls it for every packet sent: a sum and two comparisons.
-inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint64_t bytes,
-                       Picoseconds now) {
+inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint64_t bytes, Picoseconds now) {
   limits.sent += bytes;
   if (now >= limits.next_tick || limits.sent >= limits.next_sent) control.on_tick(now);
 }
@@ -232,8 +230,7 @@ FlowLimits fresh_limits(const FlowContext& flow);
 
 // Makes the control of one flow on limits as fresh_limits() gives them. A transport keeps one for all
 // its flows, for as long as one of them lives. A flow starts anew with fresh limits and a new control.
-using CongestionMake =
-    std::function<std::unique_ptr<CongestionControl>(FlowLimits&, const FlowContext&)>;
+using CongestionMake = std::function<std::unique_ptr<CongestionControl>(FlowLimits&, const FlowContext&)>;
 
 struct CongestionKind {
   std::string name;
@@ -253,12 +250,12 @@ const std::vector<CongestionKind>& congestion_controls();
 // The control `name` for a transport that gives these signals. `field`: the option that chose it, in
 // errors. Throws std::invalid_argument for an unknown name (listing those that fit), a signal that is
 // missing, an option that is unknown or out of range.
-CongestionMake choose_congestion_control(std::string_view field, std::string_view name,
-                                         const OptionValues& options, Signals gives);
+CongestionMake choose_congestion_control(std::string_view field, std::string_view name, const OptionValues& options,
+                                         Signals gives);
 // Checks that every option is one of `transport`'s (`known`, its own names) or of a control that it
 // can run, with a value in its range, and gives back those of the control `name`.
-OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known,
-                                std::string_view name, const OptionValues& options, Signals gives);
+OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known, std::string_view name,
+                                const OptionValues& options, Signals gives);
 
 // The row of a control made of `Control(FlowLimits&, const Options&, const FlowContext&)`; `table` lives
 // as long as the program.

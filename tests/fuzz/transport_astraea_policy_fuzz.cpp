@@ -32,9 +32,9 @@ void act(const Policy& policy, std::span<const std::uint8_t> bytes) {
 // A small policy's file without its CRC.
 std::vector<std::uint8_t> a_file() {
   const std::vector<float> ones(8 * 2, 0.5f);
-  Policy policy({.features = FeatureSet::rel8, .frames = 1},
-                {{.in = 8, .out = 2, .weights = ones, .bias = {0, 0}},
-                 {.in = 2, .out = 1, .weights = {1, -1}, .bias = {0.25f}}});
+  Policy policy(
+      {.features = FeatureSet::rel8, .frames = 1},
+      {{.in = 8, .out = 2, .weights = ones, .bias = {0, 0}}, {.in = 2, .out = 1, .weights = {1, -1}, .bias = {0.25f}}});
   policy.quantise();
   std::vector<std::uint8_t> file = policy.serialize();
   file.resize(file.size() - 4);
@@ -60,8 +60,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::vector<std::uint8_t> good = a_file();
   std::vector<std::uint8_t> whole(data, data + size), changed = good;
   for (std::size_t i = 0; i < size; ++i) {
-    if (i < changed.size()) changed[i] ^= data[i];
-    else changed.push_back(data[i]);
+    if (i < changed.size())
+      changed[i] ^= data[i];
+    else
+      changed.push_back(data[i]);
   }
   for (std::vector<std::uint8_t>* file : {&whole, &changed}) {
     const std::uint32_t crc = loomnet::crc32(*file);

@@ -5,8 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace loomnet;
   fuzz::Input in{data, size};
-  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr",
-                                              "bbr3", "vegas", "copa", "vivace"};
+  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace"};
   const std::uint8_t kind = in.byte();
   tcp::TcpOptions options;
   options.mtu = 1280;

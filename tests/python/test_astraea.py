@@ -16,11 +16,29 @@ RATE, RTT_MS = 100e6, 30
 SEGMENT, WIRE = 1428, 1538  # bytes of stream in a full packet, and of link time that it takes
 
 INTERVALS = [
-    {"avg_thr": 6e6, "max_tput": 12e6, "avg_urtt": 36000, "min_rtt": 30000, "srtt_x8": 280000,
-     "cwnd": 250, "packets_out": 248, "pacing": 10714285},
+    {
+        "avg_thr": 6e6,
+        "max_tput": 12e6,
+        "avg_urtt": 36000,
+        "min_rtt": 30000,
+        "srtt_x8": 280000,
+        "cwnd": 250,
+        "packets_out": 248,
+        "pacing": 10714285,
+    },
     {"cwnd": 10, "packets_out": 10},
-    {"avg_thr": 3e6, "max_tput": 3e6, "avg_urtt": 90000, "min_rtt": 30000, "srtt_x8": 560000,
-     "cwnd": 200, "loss": 150000, "packets_out": 200, "pacing": 4285714, "retrans_out": 4},
+    {
+        "avg_thr": 3e6,
+        "max_tput": 3e6,
+        "avg_urtt": 90000,
+        "min_rtt": 30000,
+        "srtt_x8": 560000,
+        "cwnd": 200,
+        "loss": 150000,
+        "packets_out": 200,
+        "pacing": 4285714,
+        "retrans_out": 4,
+    },
 ]
 FRAMES = [
     [0.5, 1.2, 1.166667, 0.811111, 1.2, 0.06, 0, 0.992, 0.892857, 0],
@@ -42,12 +60,27 @@ def test_frames_are_the_golden_ones(which):
 
 
 def test_actions_are_the_golden_ones():
-    rows = [(10, 1, 11), (40, 1, 41), (41, 1, 43), (100, 1, 103), (1000, 1, 1025), (100, 0.5, 102),
-            (100, 0, 100), (10, -1, 9), (40, -1, 39), (41, -1, 40), (100, -1, 97), (1000, -1, 975),
-            (100, -0.5, 98), (100, 1e-6, 101), (100, -1e-6, 99)]
+    rows = [
+        (10, 1, 11),
+        (40, 1, 41),
+        (41, 1, 43),
+        (100, 1, 103),
+        (1000, 1, 1025),
+        (100, 0.5, 102),
+        (100, 0, 100),
+        (10, -1, 9),
+        (40, -1, 39),
+        (41, -1, 40),
+        (100, -1, 97),
+        (1000, -1, 975),
+        (100, -0.5, 98),
+        (100, 1e-6, 101),
+        (100, -1e-6, 99),
+    ]
     assert [astraea.map_action(w, a) for w, a, _ in rows] == [to for *_, to in rows]
     assert [astraea.map_action_int(w, round(32767 * a)) for w, a, _ in rows[:-2]] == [
-        to for *_, to in rows[:-2]]
+        to for *_, to in rows[:-2]
+    ]
 
 
 def test_rewards_are_the_golden_ones():
@@ -59,17 +92,30 @@ def test_rewards_are_the_golden_ones():
     assert even == pytest.approx([1, 0, 0, 0, 0, 0.1, 0.1], abs=1e-6)
     uneven = {"avg_urtt": [50000, 48000], "pacing": [9.2e6, 3.1e6]}
     assert terms([[9e6] * 5, [3e6] * 5], **uneven) == pytest.approx(
-        [0.96, 16.849315, 0, 0.25, 0, -0.245986, -0.1], abs=1e-6)
+        [0.96, 16.849315, 0, 0.25, 0, -0.245986, -0.1], abs=1e-6
+    )
     assert terms([[9e6] * 5, [3e6] * 5], **uneven, lat_cap=5)[5] == pytest.approx(-0.009, abs=1e-6)
-    moving = terms([[8e6, 8.5e6, 9e6, 9.5e6, 10e6], [3e6, 2.5e6, 2e6, 2e6, 2e6]],
-                   avg_urtt=[60000, 60000], pacing=[10e6, 2e6], loss=[1e5, 4e4])
+    moving = terms(
+        [[8e6, 8.5e6, 9e6, 9.5e6, 10e6], [3e6, 2.5e6, 2e6, 2e6, 2e6]],
+        avg_urtt=[60000, 60000],
+        pacing=[10e6, 2e6],
+        loss=[1e5, 4e4],
+    )
     assert moving == pytest.approx(
-        [0.96, 61.643836, 0.015, 0.29646, 0.12624, -1.159068, -0.1], abs=2e-6)
+        [0.96, 61.643836, 0.015, 0.29646, 0.12624, -1.159068, -0.1], abs=2e-6
+    )
 
 
 def test_the_critic_sees_twelve_values():
-    seen = astraea.global_state([[8e6], [4e6]], 12.5e6, 1e6, avg_urtt=[36000, 44000],
-                                base_rtt=[30000, 50000], loss=[2e4, 0], cwnd=[300, 100])
+    seen = astraea.global_state(
+        [[8e6], [4e6]],
+        12.5e6,
+        1e6,
+        avg_urtt=[36000, 44000],
+        base_rtt=[30000, 50000],
+        loss=[2e4, 0],
+        cwnd=[300, 100],
+    )
     expected = [0.24, 0.08, 0.16, 0.08, 0.1, 0.3, 0.2, 0.01, 0.2, 0.04, 0.2, 0.2]
     assert np.abs(seen - np.array(expected)).max() <= 1e-6
 
@@ -78,8 +124,10 @@ def test_the_critic_sees_twelve_values():
 def a_policy(seed=1, **values):
     draw = np.random.default_rng(seed)
     widths = [55, 64, 32, 1]
-    layers = [(draw.uniform(-0.2, 0.2, (out, into)), draw.uniform(-0.1, 0.1, out))
-              for into, out in pairwise(widths)]
+    layers = [
+        (draw.uniform(-0.2, 0.2, (out, into)), draw.uniform(-0.1, 0.1, out))
+        for into, out in pairwise(widths)
+    ]
     return astraea.Policy(layers, **values)
 
 
@@ -119,17 +167,22 @@ def test_a_policy_says_what_is_wrong_with_it():
 # --- runs -----------------------------------------------------------------------------------------
 def dumbbell(flows=3):
     """100 Mb/s, 30 ms without a queue, a queue of one bandwidth-delay product."""
-    fabric = ln.dumbbell(left=flows, right=flows, rate="1 Gb/s", bottleneck="100 Mb/s",
-                         delay=f"{RTT_MS / 6:g} ms")
+    fabric = ln.dumbbell(
+        left=flows, right=flows, rate="1 Gb/s", bottleneck="100 Mb/s", delay=f"{RTT_MS / 6:g} ms"
+    )
     fabric.override("p0.leaf0->p0.leaf1", data_limit=f"{round(RATE / 8 * RTT_MS / 1e3)} B")
     return fabric
 
 
 def stairs(gap=10.0, flows=3, total=40.0):
     """Flows that join `gap` seconds after one another and all last to the end."""
-    return ln.Flows("10 GB", pairs=[(n, flows + n) for n in range(flows)], transport="tcp",
-                    starts=[f"{n * gap:g} s" for n in range(flows)],
-                    lifetimes=[f"{total - n * gap:g} s" for n in range(flows)])
+    return ln.Flows(
+        "10 GB",
+        pairs=[(n, flows + n) for n in range(flows)],
+        transport="tcp",
+        starts=[f"{n * gap:g} s" for n in range(flows)],
+        lifetimes=[f"{total - n * gap:g} s" for n in range(flows)],
+    )
 
 
 def tcp(**options):
@@ -154,7 +207,7 @@ def jain(shares):
 
 def contested(throughputs, gap=10.0, step=0.5):
     """Jain's index, the mean of the steps in which two flows or three send."""
-    present = [throughputs[n][:min(3, int(n * step / gap) + 1)] for n in range(len(throughputs))]
+    present = [throughputs[n][: min(3, int(n * step / gap) + 1)] for n in range(len(throughputs))]
     return np.mean([jain(each) for each in present if len(each) > 1])
 
 
@@ -172,7 +225,8 @@ def test_three_flows_share_by_the_teachers_rule_and_do_not_where_windows_are_hel
     settled = np.concatenate([each["srtt_ps"] for each in rows[-20:]]) / 1e9
     assert RTT_MS < settled.mean() <= 1.2 * RTT_MS
     assert {"action", "queue_packets", "mode", "min_rtt_us", "max_tput_bps"} <= set(
-        rows[-1].dtype.names)
+        rows[-1].dtype.names
+    )
     assert set(rows[-1]["mode"]) <= {1, 2}
 
     held, _ = played(ln.World(dumbbell(), stairs(), seed=1, tcp=tcp(policy="hold")))
@@ -183,8 +237,12 @@ def test_a_world_of_one_seed_is_the_same_to_the_byte():
     chance = ln.loss("p0.leaf0->p0.leaf1", 0.001, at="1 s", duration="5 s")
 
     def world(seed):
-        return played(ln.World(dumbbell(), stairs(1, total=6), seed, faults=[chance],
-                               tcp=tcp(policy="teacher")), total=6)[1]
+        return played(
+            ln.World(
+                dumbbell(), stairs(1, total=6), seed, faults=[chance], tcp=tcp(policy="teacher")
+            ),
+            total=6,
+        )[1]
 
     one, same, other = ([rows.tobytes() for rows in world(seed)] for seed in (1, 1, 2))
     assert one == same and one != other
@@ -212,22 +270,28 @@ def test_a_run_says_which_policy_its_flows_follow(tmp_path):
     lab = ln.Lab("run", seed=1, directory=tmp_path)
     fabric = ln.dumbbell(left=1, right=1, rate="100 Mb/s", delay="5 ms")
     untold = lab.run(fabric, job, tcp={"cc": "astraea"}, label="untold").data.fidelity.notes
-    held = lab.run(fabric, job, tcp={"cc": "astraea", "policy": "hold"},
-                   label="held").data.fidelity.notes
+    held = lab.run(
+        fabric, job, tcp={"cc": "astraea", "policy": "hold"}, label="held"
+    ).data.fidelity.notes
     assert "no trained one is shipped" in untold["congestion control"]
     assert "congestion control" not in held
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"policy": "mine.astp"}, "no policy \"mine.astp\"; give \"teacher\", \"hold\""),
-    ({"interval_us": 20}, "interval_us: 20 is less than wake_us"),
-    ({"features": "ours12"}, "features must be one of astraea10, ours11, rel8"),
-    ({"polcy": "hold"}, "no option polcy; nearest: policy"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"policy": "mine.astp"}, 'no policy "mine.astp"; give "teacher", "hold"'),
+        ({"interval_us": 20}, "interval_us: 20 is less than wake_us"),
+        ({"features": "ours12"}, "features must be one of astraea10, ours11, rel8"),
+        ({"polcy": "hold"}, "no option polcy; nearest: policy"),
+    ],
+)
 def test_a_wrong_option_is_one_line(tmp_path, options, words):
     lab = ln.Lab("run", directory=tmp_path)
-    for run in (lambda: ln.World(dumbbell(), stairs(), tcp=tcp(**options)).reset(),
-                lambda: lab.run(dumbbell(), stairs(), tcp=tcp(**options))):
+    for run in (
+        lambda: ln.World(dumbbell(), stairs(), tcp=tcp(**options)).reset(),
+        lambda: lab.run(dumbbell(), stairs(), tcp=tcp(**options)),
+    ):
         with pytest.raises((UsageError, ValueError)) as refused:
             run()
         assert words in str(refused.value) and "\n" not in str(refused.value)

@@ -40,18 +40,48 @@ class Seen:
         self.columns = result.data.flows.columns
 
 
-def play(directory, cc, flows=1, *, rate_mbps=100, rtt_ms=30, bdps=1.0, seconds=30, stagger=0,
-         loss=0.0, seed=1, **options):
+def play(
+    directory,
+    cc,
+    flows=1,
+    *,
+    rate_mbps=100,
+    rtt_ms=30,
+    bdps=1.0,
+    seconds=30,
+    stagger=0,
+    loss=0.0,
+    seed=1,
+    **options,
+):
     """`flows` of equal size, `stagger` seconds apart, that would fill the link for `seconds`."""
-    fabric = ln.dumbbell(left=flows, right=flows, rate=f"{4 * rate_mbps} Mb/s", delay="0.5 ms",
-                         bottleneck=f"{rate_mbps} Mb/s", bottleneck_delay=f"{rtt_ms / 2 - 1:g} ms")
+    fabric = ln.dumbbell(
+        left=flows,
+        right=flows,
+        rate=f"{4 * rate_mbps} Mb/s",
+        delay="0.5 ms",
+        bottleneck=f"{rate_mbps} Mb/s",
+        bottleneck_delay=f"{rtt_ms / 2 - 1:g} ms",
+    )
     fabric.override(BOTTLENECK, data_limit=f"{round(bdps * rate_mbps * rtt_ms * 125)} B")
     size = round(rate_mbps * 1e6 / 8 * seconds / flows * SEGMENT / WIRE)
-    job = ln.Flows(f"{size} B", pairs=[(n, flows + n) for n in range(flows)], transport="tcp",
-                   starts=[f"{n * stagger:g} s" for n in range(flows)])
+    job = ln.Flows(
+        f"{size} B",
+        pairs=[(n, flows + n) for n in range(flows)],
+        transport="tcp",
+        starts=[f"{n * stagger:g} s" for n in range(flows)],
+    )
     faults = [ln.loss(BOTTLENECK, loss, at="0 s")] if loss else []
-    result = ln.run(fabric, job, faults, seed=seed, directory=directory, sample="5 ms",
-                    queues=[BOTTLENECK], tcp={"cc": cc, "mtu": MTU, **options})
+    result = ln.run(
+        fabric,
+        job,
+        faults,
+        seed=seed,
+        directory=directory,
+        sample="5 ms",
+        queues=[BOTTLENECK],
+        tcp={"cc": cc, "mtu": MTU, **options},
+    )
     assert result["errors"] == 0
     return Seen(result, flows, rate_mbps)
 
@@ -61,6 +91,7 @@ def seen(tmp_path_factory):
     @cache
     def of(cc, flows=1, **options):
         return play(tmp_path_factory.mktemp(cc), cc, flows, **options)
+
     return of
 
 
@@ -78,8 +109,9 @@ def test_a_lone_flow_fills_the_link_with_a_small_queue(seen, cc):
     assert seen("cubic").queue > 100, "where a control of losses fills the buffer"
 
 
-@pytest.mark.parametrize(("cc", "jain"), [
-    ("vegas", 0.97), ("copa", 0.99), ("vivace", 0.97), ("bbr3", 0.95)])
+@pytest.mark.parametrize(
+    ("cc", "jain"), [("vegas", 0.97), ("copa", 0.99), ("vivace", 0.97), ("bbr3", 0.95)]
+)
 def test_two_flows_share_the_link(seen, cc, jain):
     two = seen(cc, 2, stagger=4, seconds=50)
     assert two.jain >= jain
@@ -138,7 +170,9 @@ def test_vivaces_weight_of_latency_keeps_the_queue_small(seen):
 
 # --- bbr3 -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("flows", "most", "version1"), [(1, 0.01, 0.03), (4, 0.02, 0.10)])
-def test_bbr3_bounds_losses_in_shallow_buffers_where_version_1_does_not(seen, flows, most, version1):
+def test_bbr3_bounds_losses_in_shallow_buffers_where_version_1_does_not(
+    seen, flows, most, version1
+):
     """draft-ietf-ccwg-bbr: a probe ends where more than 2 % are lost."""
     three, one = (seen(cc, flows, bdps=0.1, seconds=40) for cc in ("bbr3", "bbr"))
     assert three.dropped <= most
@@ -163,7 +197,9 @@ def test_half_the_rate_and_twice_the_delay_look_the_same_in_round_trips(seen, cc
 
 @pytest.mark.parametrize("cc", RULES)
 def test_a_run_repeats_by_its_seed(tmp_path, cc):
-    first, again, other = (play(tmp_path / str(n), cc, 2, stagger=0.5, seconds=3, loss=0.002,
-                                seed=seed) for n, seed in enumerate((3, 3, 4)))
+    first, again, other = (
+        play(tmp_path / str(n), cc, 2, stagger=0.5, seconds=3, loss=0.002, seed=seed)
+        for n, seed in enumerate((3, 3, 4))
+    )
     assert np.array_equal(first.columns, again.columns)
     assert not np.array_equal(first.columns, other.columns)

@@ -20,8 +20,7 @@ const OptionTable<BbrOptions>& BbrOptions::table() {
 }
 
 Bbr::Bbr(FlowLimits& limits, const BbrOptions&, const FlowContext& flow)
-    : BbrBase(limits, {.owns_window = true}, flow, kHighGain, kPurpose, kAggregationRounds),
-      btl_bw_(kBtlBwWindow) {
+    : BbrBase(limits, {.owns_window = true}, flow, kHighGain, kPurpose, kAggregationRounds), btl_bw_(kBtlBwWindow) {
   enter_startup();
 }
 
@@ -142,8 +141,7 @@ void Bbr::check_cycle_phase(const AckSample& s) {
   const bool full_length = s.now - cycle_stamp_ > rtprop_;
   bool next = full_length;
   if (pacing_gain_ > 1)
-    next = full_length &&
-           (s.lost > 0 || s.prior_in_flight >= inflight(btl_bw_.best(), pacing_gain_));
+    next = full_length && (s.lost > 0 || s.prior_in_flight >= inflight(btl_bw_.best(), pacing_gain_));
   if (pacing_gain_ < 1) next = full_length || s.prior_in_flight <= inflight(btl_bw_.best(), 1);
   if (next) advance_cycle(s.now);
 }

@@ -28,8 +28,8 @@ const OptionTable<Bbr3Options>& Bbr3Options::table() {
 }
 
 Bbr3::Bbr3(FlowLimits& limits, const Bbr3Options& options, const FlowContext& flow)
-    : BbrBase(limits, {.owns_window = true, .accurate_ecn = options.ecn, .sees_losses = true}, flow,
-              kStartupGain, kPurpose, 1),
+    : BbrBase(limits, {.owns_window = true, .accurate_ecn = options.ecn, .sees_losses = true}, flow, kStartupGain,
+              kPurpose, 1),
       ecn_(options.ecn) {
   enter_startup();
 }
@@ -251,9 +251,7 @@ std::uint64_t Bbr3::inflight_with_headroom() const {
   return inflight_hi_ > headroom + min_window() ? inflight_hi_ - headroom : min_window();
 }
 
-std::uint64_t Bbr3::probe_rtt_window() const {
-  return std::max(bdp(bw_, kProbeRttGain), min_window());
-}
+std::uint64_t Bbr3::probe_rtt_window() const { return std::max(bdp(bw_, kProbeRttGain), min_window()); }
 
 // "cwnd Adjustment Mechanism" and the three bounds that follow it.
 void Bbr3::set_window(const AckSample& s) {

@@ -96,9 +96,7 @@ class Bbr3 final : public BbrBase {
   void check_probe_rtt(const AckSample& s);
   void exit_probe_rtt(Picoseconds now);
   bool in_probe_bw() const { return state_ >= State::down && state_ <= State::up; }
-  bool probing_bw() const {
-    return state_ == State::startup || state_ == State::refill || state_ == State::up;
-  }
+  bool probing_bw() const { return state_ == State::startup || state_ == State::refill || state_ == State::up; }
 
   const bool ecn_;
   State state_ = State::startup;

@@ -164,9 +164,7 @@ bool Bbr3::lost_too_much(const AckSample& s) const {
   return s.delivered > 0 && lost > kLossThresh * static_cast<double>(s.sent_in_flight);
 }
 
-bool Bbr3::marked_too_much(const AckSample& s) const {
-  return ecn_ && s.ce_delivered > 0 && ecn_share_ >= kEcnThresh;
-}
+bool Bbr3::marked_too_much(const AckSample& s) const { return ecn_ && s.ce_delivered > 0 && ecn_share_ >= kEcnThresh; }
 
 void Bbr3::handle_inflight_too_high(double in_flight, bool app_limited, Picoseconds now) {
   prev_probe_too_high_ = true;

@@ -13,23 +13,21 @@ constexpr Picoseconds kAggregationMost = milliseconds(100);
 constexpr std::uint64_t kAggregationEpoch = 1u << 20;  // segments
 }  // namespace
 
-BbrBase::BbrBase(FlowLimits& limits, Traits traits, const FlowContext& flow, double startup_gain,
-                 std::uint64_t purpose, int startup_rounds)
+BbrBase::BbrBase(FlowLimits& limits, Traits traits, const FlowContext& flow, double startup_gain, std::uint64_t purpose,
+                 int startup_rounds)
     : CongestionControl(limits, traits),
       initial_window_(flow.initial_window),
       startup_gain_(startup_gain),
       startup_rounds_(startup_rounds),
       random_(flow.seed, flow.stream, purpose) {
   // The initial window per 1 ms until an RTT is known.
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>(startup_gain_ * 8000.0 * static_cast<double>(initial_window_));
+  limits_.pacing_rate = static_cast<std::uint64_t>(startup_gain_ * 8000.0 * static_cast<double>(initial_window_));
 }
 
 void BbrBase::pace_initial_window(Picoseconds rtt) {
   has_rtt_ = true;
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>((1 - kPacingMargin) * startup_gain_ * 8.0 *
-                                 static_cast<double>(initial_window_) / rtt.seconds());
+  limits_.pacing_rate = static_cast<std::uint64_t>((1 - kPacingMargin) * startup_gain_ * 8.0 *
+                                                   static_cast<double>(initial_window_) / rtt.seconds());
 }
 
 void BbrBase::update_round(const AckSample& s) {
@@ -58,8 +56,7 @@ void BbrBase::update_ack_aggregation(const AckSample& s, double rate) {
     extra_acked_[static_cast<std::size_t>(extra_acked_index_)] = 0;
   }
   auto expected = static_cast<std::uint64_t>(rate * (s.now - aggregation_begin_).seconds());
-  if (aggregation_acked_ <= expected ||
-      aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
+  if (aggregation_acked_ <= expected || aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
     aggregation_acked_ = 0;
     aggregation_begin_ = s.now;
     expected = 0;

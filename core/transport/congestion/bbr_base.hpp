@@ -20,17 +20,15 @@ class BbrBase : public CongestionControl {
 
   // `startup_gain`: paces the first window. `purpose`: of the random stream.
   // `startup_rounds`: for which aggregated ACKs are remembered before the pipe is full.
-  BbrBase(FlowLimits& limits, Traits traits, const FlowContext& flow, double startup_gain,
-          std::uint64_t purpose, int startup_rounds);
+  BbrBase(FlowLimits& limits, Traits traits, const FlowContext& flow, double startup_gain, std::uint64_t purpose,
+          int startup_rounds);
 
   void pace_initial_window(Picoseconds rtt);
 
   // --- rounds
   void update_round(const AckSample& s);
   void begin_round(std::uint64_t delivered) { next_round_delivered_ = delivered; }
-  bool limited(const AckSample& s) const {
-    return s.app_limited || s.prior_delivered < limited_until_;
-  }
+  bool limited(const AckSample& s) const { return s.app_limited || s.prior_delivered < limited_until_; }
 
   // --- the full pipe
   // Of one round: true after three in a row without a quarter more.

@@ -25,8 +25,7 @@ const OptionTable<VegasOptions>& VegasOptions::table() {
   return rows;
 }
 
-Vegas::Vegas(FlowLimits& limits, const VegasOptions& options, const FlowContext&)
-    : Reno(limits), options_(options) {
+Vegas::Vegas(FlowLimits& limits, const VegasOptions& options, const FlowContext&) : Reno(limits), options_(options) {
   if (options.alpha > options.beta) refuse_option("TcpOptions.vegas_alpha", "must not be above vegas_beta");
 }
 

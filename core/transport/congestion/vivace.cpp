@@ -140,8 +140,7 @@ void Vivace::open(Role role, double rate, Picoseconds now) {
     limits_.next_tick = kNever;
     return;
   }
-  const double seconds =
-      std::max(rtt_.seconds(), kLeastPackets * 8 * limits_.mss / slot.interval.rate);
+  const double seconds = std::max(rtt_.seconds(), kLeastPackets * 8 * limits_.mss / slot.interval.rate);
   limits_.next_tick = now + Picoseconds{static_cast<std::int64_t>(seconds * 1e12) + 1};
 }
 

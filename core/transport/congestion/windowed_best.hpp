@@ -53,8 +53,7 @@ class WindowedMax : public WindowedBest<std::greater_equal<double>> {
 
 class WindowedMin : public WindowedBest<std::less_equal<double>> {
  public:
-  explicit WindowedMin(std::uint64_t window)
-      : WindowedBest(window, std::numeric_limits<double>::infinity()) {}
+  explicit WindowedMin(std::uint64_t window) : WindowedBest(window, std::numeric_limits<double>::infinity()) {}
 };
 
 }  // namespace loomnet::congestion

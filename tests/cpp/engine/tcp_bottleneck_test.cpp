@@ -21,7 +21,7 @@ TEST_P(EachControl, FillsACleanPath) {
   EXPECT_LE(seen.utilisation, 1.0);
   EXPECT_EQ(bed.counter(0, "rto"), 0u);
 }
-INSTANTIATE_TEST_SUITE_P(Controls, EachControl, 
+INSTANTIATE_TEST_SUITE_P(Controls, EachControl,
                          ::testing::Values("reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "astraea"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -17,9 +17,9 @@ struct Row {
   double action;
   std::uint32_t to;
 };
-constexpr Row kGolden[] = {{10, 1, 11},   {40, 1, 41},     {41, 1, 43},   {100, 1, 103},     {1000, 1, 1025},
-                           {100, 0.5, 102}, {100, 0, 100}, {10, -1, 9},   {40, -1, 39},      {41, -1, 40},
-                           {100, -1, 97}, {1000, -1, 975}, {100, -0.5, 98}, {100, 1e-6, 101}, {100, -1e-6, 99}};
+constexpr Row kGolden[] = {{10, 1, 11},     {40, 1, 41},     {41, 1, 43},     {100, 1, 103},    {1000, 1, 1025},
+                           {100, 0.5, 102}, {100, 0, 100},   {10, -1, 9},     {40, -1, 39},     {41, -1, 40},
+                           {100, -1, 97},   {1000, -1, 975}, {100, -0.5, 98}, {100, 1e-6, 101}, {100, -1e-6, 99}};
 
 TEST(MapAction, IsTheGoldenOne) {
   for (const Row& row : kGolden) {
@@ -53,8 +53,8 @@ TEST(MapAction, ByWholeNumbersDiffersByAPacketAtMostAndSeldom) {
   for (int i = 0; i < kPairs; ++i) {
     const std::uint32_t w = kLeastWindow + random.below(kMostWindow - kLeastWindow + 1);
     const auto q = static_cast<std::int32_t>(random.below(2 * kFullAction + 1)) - kFullAction;
-    const std::int64_t difference = std::int64_t{map_action_int(w, q)} -
-                                    map_action(w, static_cast<double>(q) / kFullAction);
+    const std::int64_t difference =
+        std::int64_t{map_action_int(w, q)} - map_action(w, static_cast<double>(q) / kFullAction);
     ASSERT_LE(std::abs(difference), 1) << w << " " << q;
     apart += difference != 0;
   }

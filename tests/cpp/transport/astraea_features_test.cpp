@@ -99,16 +99,12 @@ TEST(Arithmetic, IsThatOfTheLibraryToTheLastDigits) {
   EXPECT_EQ(tanh(-std::numeric_limits<double>::infinity()), -1);
 }
 
-TEST(Arithmetic, RoundsAProductBeforeItIsAdded) {
-  EXPECT_TRUE(rounds_products()) << "built without -ffp-contract=off";
-}
+TEST(Arithmetic, RoundsAProductBeforeItIsAdded) { EXPECT_TRUE(rounds_products()) << "built without -ffp-contract=off"; }
 
 // --- history -------------------------------------------------------------------------------------
 
 // A frame whose first feature is n / 100.
-void push(History& history, int n) {
-  history.push({.avg_thr_Bps = n * 1e4, .cwnd = 10}, {1e6, 30'000});
-}
+void push(History& history, int n) { history.push({.avg_thr_Bps = n * 1e4, .cwnd = 10}, {1e6, 30'000}); }
 std::vector<float> firsts(const History& history, std::size_t width) {
   std::vector<float> out;
   for (std::size_t i = 0; i < history.input().size(); i += width) out.push_back(history.input()[i] * 100);

@@ -228,8 +228,8 @@ TEST(PolicyFile, IsReadAsItWasWritten) {
   EXPECT_EQ(refusal_of([](Bytes&) {}), "accepted");
   // Byte for byte, so that another reader can be written from the table in policy_file.cpp.
   const Bytes header(file.begin(), file.begin() + 32);
-  EXPECT_EQ(header, (Bytes{'A', 'S', 'T', 'P', 1, 0, 1, 0, 8, 0, 2, 0, 3, 0, 30, 0, 0xcd, 0xcc, 0xcc, 0x3c,
-                           4, 0, 0, 0, 0x20, 0x4e, 0, 0, 2, 0, 1, 0}));
+  EXPECT_EQ(header, (Bytes{'A',  'S',  'T',  'P',  1, 0, 1, 0, 8,    0,    2, 0, 3, 0, 30, 0,
+                           0xcd, 0xcc, 0xcc, 0x3c, 4, 0, 0, 0, 0x20, 0x4e, 0, 0, 2, 0, 1,  0}));
 }
 
 TEST(PolicyFile, KeepsWhatThePolicyWasTrainedWith) {

@@ -74,8 +74,8 @@ TEST(Reward, TakesItsThresholdOfTheMeanRoundTrip) {
   // 60 ms and 20 ms: 40 on average, below 45, though one flow is above.
   EXPECT_EQ(reward(steps({{{1e6}, 60'000, 1e6}, {{1e6}, 20'000, 1e6}}), kCapacity).lat, 0);
   // A flow without a sample leaves the average of the round trips.
-  EXPECT_NEAR(reward(steps({{{1e6}, 55'000, 1.46e6}, {{1e6}, 0, 1.46e6}}), kCapacity, published()).lat,
-              0.010 * 1000, 1e-9);
+  EXPECT_NEAR(reward(steps({{{1e6}, 55'000, 1.46e6}, {{1e6}, 0, 1.46e6}}), kCapacity, published()).lat, 0.010 * 1000,
+              1e-9);
 }
 
 TEST(Reward, HasNoFairnessOfOneFlowAndNoneWithoutThroughput) {
@@ -136,8 +136,8 @@ TEST(GlobalState, HasTwelveValuesNearOne) {
   flows[1].base_rtt_us = 50'000;  // 40 ms on average
   const double product = kCapacity * 0.040;
   const auto g = global_state(flows, {kCapacity, 2 * product});
-  const std::array<double, kGlobalValues> expected = {12e6 / 5e7, 4e6 / 5e7, 8e6 / 5e7, 0.08, 0.1,  0.3,
-                                                      0.2,        0.01,      0.2,       0.04, 0.2,  0.2};
+  const std::array<double, kGlobalValues> expected = {12e6 / 5e7, 4e6 / 5e7, 8e6 / 5e7, 0.08, 0.1, 0.3,
+                                                      0.2,        0.01,      0.2,       0.04, 0.2, 0.2};
   for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(g[i], expected[i], 1e-6) << i;
   EXPECT_NEAR(global_state(flows, {kCapacity, 30'000, true})[10], 2, 1e-6) << "20 packets / 10";
   for (const float x : global_state({}, {kCapacity, 1e5})) EXPECT_EQ(x, 0);

@@ -19,8 +19,7 @@ struct Path {
   static constexpr double kRate = 12.5e6;  // bytes per second
   static constexpr Picoseconds kProp = milliseconds(20);
   static constexpr double kBdp = 250'000;
-  explicit Path(bool ecn = false)
-      : bbr(w, {.ecn = ecn}, {.mss = kMss, .initial_window = 10 * kMss, .stream = 1}) {
+  explicit Path(bool ecn = false) : bbr(w, {.ecn = ecn}, {.mss = kMss, .initial_window = 10 * kMss, .stream = 1}) {
     bbr.on_established(kProp, now);
   }
   FlowLimits w{.mss = kMss, .cwnd = 10 * kMss};

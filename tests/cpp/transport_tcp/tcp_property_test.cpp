@@ -11,8 +11,8 @@ namespace {
 
 // Sixteen doubled timeouts outlast the storm by far, so no connection may fail.
 tcp::TcpOptions storm_options(RandomStream& random) {
-  static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr",
-                                              "bbr3", "vegas", "copa", "vivace", "astraea"};
+  static constexpr const char* kControls[] = {"reno",  "cubic", "dctcp",  "bbr",    "bbr3",
+                                              "vegas", "copa",  "vivace", "astraea"};
   tcp::TcpOptions o = quick(kControls[random.below(9)]);
   o.mtu = 1280 + random.below(3) * 1000;
   o.ecn = random.below(2);
@@ -27,8 +27,7 @@ tcp::TcpOptions storm_options(RandomStream& random) {
 }
 
 struct Tally : StormTally {
-  std::uint64_t timeouts = 0, recoveries = 0, probes = 0, retransmitted = 0, duplicates = 0,
-                kept = 0, undone = 0;
+  std::uint64_t timeouts = 0, recoveries = 0, probes = 0, retransmitted = 0, duplicates = 0, kept = 0, undone = 0;
 };
 
 void run_seed(std::uint64_t seed, Tally& tally) {

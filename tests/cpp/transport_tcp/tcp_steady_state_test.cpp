@@ -35,8 +35,9 @@ TEST_P(SteadyState, NothingIsAllocatedPerPacket) {
   EXPECT_EQ(pair.far.arrivals, 50u * 64);
   EXPECT_EQ(pair.far.placed, 50u * 64 * 50'000);
 }
-INSTANTIATE_TEST_SUITE_P(Controls, SteadyState, 
-                         ::testing::Values("reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace", "astraea"),
+INSTANTIATE_TEST_SUITE_P(Controls, SteadyState,
+                         ::testing::Values("reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace",
+                                           "astraea"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Memory, AnIdleConnectionTakesLessThanTwoKilobytes) {

@@ -20,8 +20,8 @@ std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t
   q = std::clamp(q, -kFullAction, kFullAction);
   // Below 2^24 * 2^35: no product overflows.
   const std::uint64_t w = std::min(window, kWindowBound), one = 1'000'000ull * kFullAction;
-  const std::uint64_t step = std::uint64_t{std::min(alpha_millionths, 1'000'000u)} *
-                             static_cast<std::uint64_t>(q < 0 ? -q : q);
+  const std::uint64_t step =
+      std::uint64_t{std::min(alpha_millionths, 1'000'000u)} * static_cast<std::uint64_t>(q < 0 ? -q : q);
   const std::uint64_t to = q >= 0 ? w + (step * w + one - 1) / one : one * w / (one + step);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(to, kWindowBound));
 }

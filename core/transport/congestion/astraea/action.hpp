@@ -25,9 +25,7 @@ std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t
 inline constexpr double kLeastAction = 1.0 / 256;
 inline constexpr std::int32_t kLeastIntegerAction = 128;
 inline double settled(double a) { return a > -kLeastAction && a < kLeastAction ? 0 : a; }
-inline std::int32_t settled_int(std::int32_t q) {
-  return q > -kLeastIntegerAction && q < kLeastIntegerAction ? 0 : q;
-}
+inline std::int32_t settled_int(std::int32_t q) { return q > -kLeastIntegerAction && q < kLeastIntegerAction ? 0 : q; }
 
 inline std::int32_t integer_action(double a) {
   const double scaled = a * kFullAction;

@@ -52,8 +52,8 @@ bool Agent::observe(const Measured& m, double least_rtt_us, Picoseconds now) {
     const Picoseconds rtt{static_cast<std::int64_t>(range().min_rtt_us * 1e6)};
     const Picoseconds lasts = std::max(rtt, options_.interval) + options_.interval;
     const Picoseconds ahead = lasts + options_.interval;
-    drains_ = now >= drain_again_ && m.avg_urtt_us > kQueued * range().min_rtt_us &&
-              extremes_.forgets_min_rtt(now, ahead);
+    drains_ =
+        now >= drain_again_ && m.avg_urtt_us > kQueued * range().min_rtt_us && extremes_.forgets_min_rtt(now, ahead);
     if (drains_) {
       drained_at_ = now + lasts;
       drain_again_ = now + ahead;

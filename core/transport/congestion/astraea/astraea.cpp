@@ -12,8 +12,8 @@ constexpr std::uint64_t kLeastThreshold = 10;  // packets
 constexpr double kStartPacing = 1.25;  // so that the start-up fills the window before a round trip is over
 }  // namespace
 
-Astraea::Astraea(FlowLimits& limits, const AstraeaOptions& options, const AgentOptions& agent,
-                 NamedPolicy policy, const FlowContext& flow)
+Astraea::Astraea(FlowLimits& limits, const AstraeaOptions& options, const AgentOptions& agent, NamedPolicy policy,
+                 const FlowContext& flow)
     : CongestionControl(limits, {.owns_window = true}),
       wake_(options.wake()),
       arithmetic_(options.arithmetic),
@@ -78,9 +78,7 @@ void Astraea::on_restart(Picoseconds now) {
 }
 
 // Nothing came back since the interval began, and nothing is on its way.
-bool Astraea::paused() const {
-  return interval_.acks == 0 && packets_out_ == 0 && limits_.sent == sent_then_;
-}
+bool Astraea::paused() const { return interval_.acks == 0 && packets_out_ == 0 && limits_.sent == sent_then_; }
 
 // --- intervals -----------------------------------------------------------------------------------
 
@@ -171,8 +169,8 @@ void Astraea::pace() {
   if (srtt_.count <= 0) return;
   const double window = static_cast<double>(std::max(limits_.cwnd, bytes(packets_out_)));
   const double rate = 8 * window / srtt_.seconds();
-  limits_.pacing_rate = std::clamp(agent_.mode() == Agent::Mode::start ? kStartPacing * rate : rate, kLeastPacing,
-                                   kPacingBound / 2);
+  limits_.pacing_rate =
+      std::clamp(agent_.mode() == Agent::Mode::start ? kStartPacing * rate : rate, kLeastPacing, kPacingBound / 2);
 }
 
 void Astraea::on_congestion(const CongestionEvent& event) {

@@ -34,8 +34,8 @@ AgentOptions agent_options(const AstraeaOptions& o) {
 void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Policy& policy) {
   const PolicySpec& spec = policy.spec();
   const auto differs = [](const char* option, const std::string& asked, const std::string& trained) {
-    refuse("policy", std::string(option) + " is " + asked + ", and the policy was trained with " + trained +
-                         "; give " + option + "=" + trained + ", or another policy");
+    refuse("policy", std::string(option) + " is " + asked + ", and the policy was trained with " + trained + "; give " +
+                         option + "=" + trained + ", or another policy");
   };
   if (spec.features != agent.features) {
     differs("features", '"' + std::string(to_string(agent.features)) + '"',
@@ -113,8 +113,7 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
               .least = 0,
               .most = 1e6})
         .choice("features", &O::features, names_of_sets(), {.doc = "what a policy sees of an interval"})
-        .add("frames", &O::frames,
-             {.doc = "intervals that a policy sees", .least = 1, .most = double{kMostFrames}})
+        .add("frames", &O::frames, {.doc = "intervals that a policy sees", .least = 1, .most = double{kMostFrames}})
         .choice("spacing", &O::spacing, {"every", "doubled"},
                 {.doc = "intervals back of these frames: 1, 2, 3, 4 or 1, 2, 4, 8"})
         .choice("extremes", &O::extremes, {"lifetime", "windowed", "windowed+drain"},

@@ -48,7 +48,8 @@ NamedPolicy policy_named(const std::string& name) {
   const std::scoped_lock held(all().lock);
   const auto found = all().rows.find(name);
   if (found == all().rows.end()) {
-    throw std::invalid_argument("no policy \"" + name + "\"; give \"teacher\", \"hold\", or what "
+    throw std::invalid_argument("no policy \"" + name +
+                                "\"; give \"teacher\", \"hold\", or what "
                                 "_core.astraea_policy() returned in this process for the bytes of a file");
   }
   return {Rule::trained, found->second};

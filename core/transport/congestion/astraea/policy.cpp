@@ -23,10 +23,9 @@ Policy::Policy(const PolicySpec& spec, std::vector<Layer> layers) : spec_(spec),
     check_layer_sizes(i, layers_.size(), width, layer.in, layer.out);
     width = layer.out;
     if (layer.weights.size() != std::size_t{layer.in} * layer.out || layer.bias.size() != layer.out) {
-      refuse_policy("layer " + std::to_string(i) + ": " + std::to_string(layer.weights.size()) +
-                    " weights and " + std::to_string(layer.bias.size()) + " biases; give " +
-                    std::to_string(layer.out) + " x " + std::to_string(layer.in) + " and " +
-                    std::to_string(layer.out));
+      refuse_policy("layer " + std::to_string(i) + ": " + std::to_string(layer.weights.size()) + " weights and " +
+                    std::to_string(layer.bias.size()) + " biases; give " + std::to_string(layer.out) + " x " +
+                    std::to_string(layer.in) + " and " + std::to_string(layer.out));
     }
     check_weights(i, layer);
   }
@@ -44,9 +43,8 @@ void Policy::transpose() {
 
 void Policy::check_sizes(std::size_t inputs, std::size_t flows) const {
   if (inputs == flows * this->inputs()) return;
-  throw std::invalid_argument("policy: inputs: " + std::to_string(inputs) + " values for " +
-                              std::to_string(flows) + " flows; each flow has " +
-                              std::to_string(this->inputs()));
+  throw std::invalid_argument("policy: inputs: " + std::to_string(inputs) + " values for " + std::to_string(flows) +
+                              " flows; each flow has " + std::to_string(this->inputs()));
 }
 
 void Policy::act(std::span<const float> inputs, std::span<float> actions) const {

@@ -12,12 +12,11 @@ void refuse_policy(const std::string& why) { throw std::invalid_argument("policy
 void check_spec(const PolicySpec& spec) {
   const auto whole = [](const char* field, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
     if (value >= least && value <= most) return;
-    refuse_policy(std::string(field) + ": " + std::to_string(value) + "; give " + std::to_string(least) +
-                  " to " + std::to_string(most));
+    refuse_policy(std::string(field) + ": " + std::to_string(value) + "; give " + std::to_string(least) + " to " +
+                  std::to_string(most));
   };
   if (features_of(spec.features) == 0) {
-    refuse_policy("feature set: no set has the number " +
-                  std::to_string(static_cast<unsigned>(spec.features)) +
+    refuse_policy("feature set: no set has the number " + std::to_string(static_cast<unsigned>(spec.features)) +
                   "; give 1 (astraea10), 2 (ours11) or 3 (rel8)");
   }
   whole("frames", spec.frames, 1, spec.spacing == Spacing::every ? kMostFrames : kMostDoubled);
@@ -34,8 +33,7 @@ void check_layer_count(std::size_t count) {
   refuse_policy("layers: " + std::to_string(count) + "; give 1 to " + std::to_string(Policy::kMostLayers));
 }
 
-void check_layer_sizes(std::size_t layer, std::size_t count, std::size_t width, std::size_t in,
-                       std::size_t out) {
+void check_layer_sizes(std::size_t layer, std::size_t count, std::size_t width, std::size_t in, std::size_t out) {
   const std::string name = "layer " + std::to_string(layer);
   if (in != width) {
     refuse_policy(name + ": in: " + std::to_string(in) + "; give " + std::to_string(width) +
@@ -43,9 +41,9 @@ void check_layer_sizes(std::size_t layer, std::size_t count, std::size_t width, 
   }
   const std::size_t most = Policy::kMostWidth;
   if (layer + 1 == count ? out != 1 : out < 1 || out > most) {
-    refuse_policy(name + ": out: " + std::to_string(out) +
-                  (layer + 1 == count ? "; the last layer gives 1, the action"
-                                      : "; give 1 to " + std::to_string(most)));
+    refuse_policy(
+        name + ": out: " + std::to_string(out) +
+        (layer + 1 == count ? "; the last layer gives 1, the action" : "; give 1 to " + std::to_string(most)));
   }
 }
 

@@ -15,8 +15,7 @@ inline constexpr double kMostAlpha = 0.5;
 void check_spec(const PolicySpec& spec);
 void check_layer_count(std::size_t count);
 // `width`: what the layer before gives, or the input.
-void check_layer_sizes(std::size_t layer, std::size_t count, std::size_t width, std::size_t in,
-                       std::size_t out);
+void check_layer_sizes(std::size_t layer, std::size_t count, std::size_t width, std::size_t in, std::size_t out);
 void check_weights(std::size_t number, const Layer& layer);
 
 }  // namespace loomnet::astraea

@@ -86,8 +86,8 @@ Policy Policy::parse(std::span<const std::uint8_t> file) {
   spec.spacing = flags & kDoubled ? Spacing::doubled : Spacing::every;
   check_spec(spec);
   if (width != features_of(spec.features)) {
-    refuse_policy("features per frame: " + std::to_string(width) + "; " +
-                  std::string(to_string(spec.features)) + " has " + std::to_string(features_of(spec.features)));
+    refuse_policy("features per frame: " + std::to_string(width) + "; " + std::string(to_string(spec.features)) +
+                  " has " + std::to_string(features_of(spec.features)));
   }
   const std::uint16_t count = in.u16();
   check_layer_count(count);
@@ -122,7 +122,8 @@ Policy Policy::parse(std::span<const std::uint8_t> file) {
     for (std::int32_t& b : layer.bias) b = static_cast<std::int32_t>(in.u32());
   }
   if (in.left() > 0) {
-    refuse_policy("end: " + std::to_string(in.left()) + " bytes behind the last layer; cut them off and "
+    refuse_policy("end: " + std::to_string(in.left()) +
+                  " bytes behind the last layer; cut them off and "
                   "write the CRC-32 anew");
   }
   Policy policy(spec, std::move(layers));

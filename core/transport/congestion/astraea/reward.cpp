@@ -101,11 +101,18 @@ std::array<float, kGlobalValues> global_state(std::span<const FlowStep> flows, c
   const auto n = static_cast<double>(flows.size());
   const double product = link.capacity_Bps * base / n / 1e6;  // bandwidth-delay, of the mean base RTT
   const double unit = link.buffer_in_packets ? kBufferPacket : product;
-  const double values[kGlobalValues] = {
-      thr / 5e7,         least_thr / 5e7,       most_thr / 5e7,   rtt / n / 5e5,
-      least_cwnd / 1000, most_cwnd / 1000,      cwnd / n / 1000,  loss / n / 1e6,
-      n / 10,            base / n / 2e3 / 500,  unit > 0 ? link.buffer_bytes / unit / 10 : 0,
-      link.capacity_Bps * 8 / 1e6 / 500};
+  const double values[kGlobalValues] = {thr / 5e7,
+                                        least_thr / 5e7,
+                                        most_thr / 5e7,
+                                        rtt / n / 5e5,
+                                        least_cwnd / 1000,
+                                        most_cwnd / 1000,
+                                        cwnd / n / 1000,
+                                        loss / n / 1e6,
+                                        n / 10,
+                                        base / n / 2e3 / 500,
+                                        unit > 0 ? link.buffer_bytes / unit / 10 : 0,
+                                        link.capacity_Bps * 8 / 1e6 / 500};
   for (std::size_t i = 0; i < kGlobalValues; ++i) out[i] = static_cast<float>(values[i]);
   return out;
 }
