@@ -11,8 +11,8 @@
 #define LN_WANTS_LABELS
 #include "xdp_host.h"
 
-#include "forward_kernel.h"
 #include "aggregate.h"
+#include "forward_kernel.h"
 
 LN_INLINE const struct aggregate_job* aggregate_lookup_job(struct ln_tables* tables, ln_u32 job) {
   return (const struct aggregate_job*)ln_find(tables, AGGREGATE_TABLE_JOB, job, 0);

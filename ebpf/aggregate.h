@@ -55,11 +55,9 @@ LN_INLINE struct ln_verdict aggregate_down(struct ln_host* host, const struct ag
 }
 
 /* From the server: RESULT, NAK and REMIND. */
-LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config* config,
-                                                  struct ln_host* host, struct ln_packet* packet,
-                                                  const struct ln_meta* meta,
-                                                  struct aggregate_header* header,
-                                                  const struct aggregate_job* job) {
+LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config* config, struct ln_host* host,
+                                                  struct ln_packet* packet, const struct ln_meta* meta,
+                                                  struct aggregate_header* header, const struct aggregate_job* job) {
   struct aggregate_slot* slot = (struct aggregate_slot*)0;
   ln_u32 port, held;
   if (header->type == AGGREGATE_REMIND && header->hop != config->hop) {
@@ -74,8 +72,7 @@ LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config*
   if (header->type == AGGREGATE_RESULT) {
     if (slot) {
       LN_LOCK(&slot->lock);
-      held = slot->state != AGGREGATE_FREE && slot->job == header->job + 1u &&
-             slot->sequence == header->sequence;
+      held = slot->state != AGGREGATE_FREE && slot->job == header->job + 1u && slot->sequence == header->sequence;
       if (held) aggregate_free(slot, host->counters, meta);
       LN_UNLOCK(&slot->lock);
       if (held) ln_count(host->counters, AGGREGATE_RELEASE);
@@ -83,13 +80,11 @@ LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config*
     return aggregate_down(host, header, job);
   }
   /* REMIND: of full length, because a frame cannot grow. */
-  if (!aggregate_long_enough(config, packet))
-    return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
+  if (!aggregate_long_enough(config, packet)) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
   held = 0;
   if (slot) {
     LN_LOCK(&slot->lock);
-    held = slot->state != AGGREGATE_FREE && slot->job == header->job + 1u &&
-           slot->sequence == header->sequence;
+    held = slot->state != AGGREGATE_FREE && slot->job == header->job + 1u && slot->sequence == header->sequence;
     if (held) {
       aggregate_free(slot, host->counters, meta);
       ln_edit(packet);
@@ -112,10 +107,8 @@ LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config*
 
 /* Upwards, with the header that the packet has now. */
 LN_INLINE struct ln_verdict aggregate_up(struct ln_host* host, struct ln_packet* packet,
-                                         struct aggregate_header* header,
-                                         const struct aggregate_job* job) {
-  const int whole = job->root == AGGREGATE_ANSWERS && header->type == AGGREGATE_AGG &&
-                    header->workers == job->workers;
+                                         struct aggregate_header* header, const struct aggregate_job* job) {
+  const int whole = job->root == AGGREGATE_ANSWERS && header->type == AGGREGATE_AGG && header->workers == job->workers;
   if (whole) {
     ln_count(host->counters, AGGREGATE_ANSWERED);
     header->type = AGGREGATE_RESULT;
@@ -125,11 +118,9 @@ LN_INLINE struct ln_verdict aggregate_up(struct ln_host* host, struct ln_packet*
   return whole ? ln_replicate(job->all) : ln_forward(job->up);
 }
 
-LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config* config,
-                                                   struct ln_host* host, struct ln_packet* packet,
-                                                   const struct ln_meta* meta,
-                                                   struct aggregate_header* header,
-                                                   const struct aggregate_job* job) {
+LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config* config, struct ln_host* host,
+                                                   struct ln_packet* packet, const struct ln_meta* meta,
+                                                   struct aggregate_header* header, const struct aggregate_job* job) {
   ln_u8* at = packet->frame + AGGREGATE_AT;
   ln_u8* ip = packet->frame + FORWARD_ETHERNET;
   const int boot = header->flags & AGGREGATE_BOOT;
@@ -140,8 +131,7 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   struct aggregate_slot* other = (struct aggregate_slot*)0;
   ln_u32 end, owner = 0, index;
 
-  if (!boot && !aggregate_long_enough(config, packet))
-    return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
+  if (!boot && !aggregate_long_enough(config, packet)) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
   if (((ip[1] >> 4) & 3) == 3) header->flags |= AGGREGATE_ECN; /* CE */
   if ((header->type != AGGREGATE_DATA && header->type != AGGREGATE_AGG && !flush) ||
       header->flags & (AGGREGATE_BYPASS | AGGREGATE_FLOATS) || job->scheme != config->policy || config->slots == 0) {
@@ -149,8 +139,7 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
     aggregate_store(at, header);
     return ln_forward(job->up);
   }
-  if (header->workers == job->workers && !flush &&
-      !(own_slots && job->root)) { /* S0 */
+  if (header->workers == job->workers && !flush && !(own_slots && job->root)) { /* S0 */
     ln_count(host->counters, AGGREGATE_SOLE);
     header->type = AGGREGATE_AGG;
     return aggregate_up(host, packet, header, job);
@@ -160,8 +149,8 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
     if (turn == 0) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
     index = job->base + header->index % turn;
     if (!config->generation_check) /* the same place in the other set */
-      other = (struct aggregate_slot*)ln_row(
-          host->state, (job->base + (header->index + job->window) % turn) % config->slots);
+      other = (struct aggregate_slot*)ln_row(host->state,
+                                             (job->base + (header->index + job->window) % turn) % config->slots);
   } else {
     index = header->index;
   }
@@ -205,9 +194,8 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   return ln_forward(job->up);
 }
 
-LN_INLINE struct ln_verdict aggregate_ingress(const struct aggregate_config* config,
-                                              struct ln_host* host, struct ln_packet* packet,
-                                              const struct ln_meta* meta) {
+LN_INLINE struct ln_verdict aggregate_ingress(const struct aggregate_config* config, struct ln_host* host,
+                                              struct ln_packet* packet, const struct ln_meta* meta) {
   const ln_u8* ip = packet->frame + FORWARD_ETHERNET;
   struct aggregate_header header;
   const struct aggregate_job* job;
@@ -215,22 +203,17 @@ LN_INLINE struct ln_verdict aggregate_ingress(const struct aggregate_config* con
   if (packet->frame + AGGREGATE_PAYLOAD_AT > packet->end || ip[0] >> 4 != 6 ||
       ln_load_be16(packet->frame + 12) != FORWARD_ETHERTYPE_IPV6 || ip[6] != FORWARD_NH_UDP ||
       ln_load_be16(ip + FORWARD_IPV6 + 2) != AGGREGATE_UDP_PORT)
-    return forward_ingress(host->tables, &config->forward, host->counters, packet->frame,
-                           packet->end, packet->length);
+    return forward_ingress(host->tables, &config->forward, host->counters, packet->frame, packet->end, packet->length);
   aggregate_load(&header, packet->frame + AGGREGATE_AT);
   job = aggregate_lookup_job(host->tables, header.job);
   if (!job) /* no part of the job's tree */
-    return forward_ingress(host->tables, &config->forward, host->counters, packet->frame,
-                           packet->end, packet->length);
-  if (header.version_scheme >> 4 != AGGREGATE_VERSION)
-    return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_VERSION);
+    return forward_ingress(host->tables, &config->forward, host->counters, packet->frame, packet->end, packet->length);
+  if (header.version_scheme >> 4 != AGGREGATE_VERSION) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_VERSION);
   if ((header.version_scheme & 15) != job->scheme || header.type >= AGGREGATE_TYPES)
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
   /* By type and not by port alone: a server may be on the host of one of its workers. */
-  if (header.type == AGGREGATE_RESULT || header.type == AGGREGATE_NAK ||
-      header.type == AGGREGATE_REMIND) {
-    if (meta->ingress != job->up)
-      return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
+  if (header.type == AGGREGATE_RESULT || header.type == AGGREGATE_NAK || header.type == AGGREGATE_REMIND) {
+    if (meta->ingress != job->up) return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
     return aggregate_from_server(config, host, packet, meta, &header, job);
   }
   below = aggregate_lookup_below(host->tables, header.job, meta->ingress);

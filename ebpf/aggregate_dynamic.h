@@ -9,8 +9,7 @@
 LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct ln_host* host,
                                    struct ln_packet* packet, const struct ln_meta* meta,
                                    struct aggregate_header* header, const struct aggregate_job* job,
-                                   struct aggregate_slot* slot, ln_u32 owner,
-                                   const struct aggregate_job* victim) {
+                                   struct aggregate_slot* slot, ln_u32 owner, const struct aggregate_job* victim) {
   ln_u64* counters = host->counters;
   const int mine = slot->job == header->job + 1u;
   const int same = mine && slot->sequence == header->sequence;
@@ -39,15 +38,13 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
       ln_count(counters, AGGREGATE_MERGE);
       aggregate_merge(slot, header);
       if (slot->workers != job->workers) {
-        if (!(header->flags & AGGREGATE_BOOT))
-          left = aggregate_values(config, slot, packet, AGGREGATE_ADD);
+        if (!(header->flags & AGGREGATE_BOOT)) left = aggregate_values(config, slot, packet, AGGREGATE_ADD);
         if (left) slot->flags |= AGGREGATE_OVERFLOW, ln_count(counters, AGGREGATE_SATURATED);
         return AGGREGATE_ABSORB;
       }
       ln_count(counters, AGGREGATE_COMPLETE);
       ln_edit(packet);
-      if (!(header->flags & AGGREGATE_BOOT))
-        left = aggregate_values(config, slot, packet, AGGREGATE_FINISH);
+      if (!(header->flags & AGGREGATE_BOOT)) left = aggregate_values(config, slot, packet, AGGREGATE_FINISH);
       if (left) slot->flags |= AGGREGATE_OVERFLOW, ln_count(counters, AGGREGATE_SATURATED);
       aggregate_show(config, slot, header, AGGREGATE_AGG);
       ln_relabel(packet, slot->flow, slot->message);
@@ -74,8 +71,8 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
     aggregate_free(slot, counters, meta);
   } else if (slot->state == AGGREGATE_DONE && config->dealloc == AGGREGATE_LAZILY) {
     aggregate_free(slot, counters, meta); /* S10 */
-  } else if (config->preempts && header->priority > slot->priority &&
-             slot->job == owner && !(header->flags & AGGREGATE_BOOT)) { /* S11 */
+  } else if (config->preempts && header->priority > slot->priority && slot->job == owner &&
+             !(header->flags & AGGREGATE_BOOT)) { /* S11 */
     struct aggregate_header claim = *header;
     ln_u32 flow = slot->flow, message = slot->message;
     ln_count(counters, AGGREGATE_PREEMPT);
@@ -104,13 +101,13 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
 }
 
 /* A worker's RESEND under ATP empties the slot: its sum goes to the server with the sender's part. */
-LN_INLINE ln_u32 aggregate_flush(const struct aggregate_config* config, struct ln_host* host,
-                                 struct ln_packet* packet, const struct ln_meta* meta,
-                                 struct aggregate_header* header, struct aggregate_slot* slot) {
+LN_INLINE ln_u32 aggregate_flush(const struct aggregate_config* config, struct ln_host* host, struct ln_packet* packet,
+                                 const struct ln_meta* meta, struct aggregate_header* header,
+                                 struct aggregate_slot* slot) {
   const ln_u8 source = header->source;
   ln_u32 left = 0, how = AGGREGATE_READ;
-  if (slot->state == AGGREGATE_FREE || slot->job != header->job + 1u ||
-      slot->sequence != header->sequence || (slot->flags ^ header->flags) & AGGREGATE_BOOT)
+  if (slot->state == AGGREGATE_FREE || slot->job != header->job + 1u || slot->sequence != header->sequence ||
+      (slot->flags ^ header->flags) & AGGREGATE_BOOT)
     return AGGREGATE_UP;
   if ((slot->workers & header->workers) == 0) {
     aggregate_merge(slot, header);

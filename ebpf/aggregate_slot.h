@@ -26,9 +26,7 @@ LN_INLINE void aggregate_store(ln_u8* to, const struct aggregate_header* header)
 LN_INLINE void aggregate_load(struct aggregate_header* header, const ln_u8* from) {
   memcpy(header, from, sizeof *header);
 }
-LN_INLINE void aggregate_store(ln_u8* to, const struct aggregate_header* header) {
-  memcpy(to, header, sizeof *header);
-}
+LN_INLINE void aggregate_store(ln_u8* to, const struct aggregate_header* header) { memcpy(to, header, sizeof *header); }
 #endif
 
 /* --- the values of a packet; bounds are constants, as the verifier wants them --- */
@@ -48,8 +46,7 @@ LN_INLINE ln_u32 aggregate_values(const struct aggregate_config* config, struct 
   return aggregate_sum(slot, packet->payload, 64, how, config->saturate);
 }
 
-LN_INLINE int aggregate_long_enough(const struct aggregate_config* config,
-                                    const struct ln_packet* packet) {
+LN_INLINE int aggregate_long_enough(const struct aggregate_config* config, const struct ln_packet* packet) {
   if (config->values == 256) return packet->payload + 1024 <= packet->payload_end;
   if (config->values == 128) return packet->payload + 512 <= packet->payload_end;
   return packet->payload + 256 <= packet->payload_end;
@@ -58,9 +55,8 @@ LN_INLINE int aggregate_long_enough(const struct aggregate_config* config,
 /* --- a packet that leaves --- */
 
 /* Where a value of a slot with BOOT is asked for there are none: the slot's sum is not looked at. */
-LN_INLINE void aggregate_take_values(const struct aggregate_config* config,
-                                     struct aggregate_slot* slot, struct ln_packet* packet,
-                                     const struct aggregate_header* header, ln_u32 how) {
+LN_INLINE void aggregate_take_values(const struct aggregate_config* config, struct aggregate_slot* slot,
+                                     struct ln_packet* packet, const struct aggregate_header* header, ln_u32 how) {
   if (!(header->flags & AGGREGATE_BOOT)) aggregate_values(config, slot, packet, how);
 }
 
@@ -79,8 +75,7 @@ LN_INLINE void aggregate_address(ln_u8* ip, const struct aggregate_job* job) {
   ln_store_be64(ip + 32, job->server_low);
 }
 
-LN_INLINE void aggregate_free(struct aggregate_slot* slot, ln_u64* counters,
-                              const struct ln_meta* meta) {
+LN_INLINE void aggregate_free(struct aggregate_slot* slot, ln_u64* counters, const struct ln_meta* meta) {
   counters[AGGREGATE_HELD_PS] += meta->now - slot->since;
   slot->state = AGGREGATE_FREE; /* its last owner stays known, for S2 */
 }
@@ -111,9 +106,8 @@ LN_INLINE void aggregate_merge(struct aggregate_slot* slot, struct aggregate_hea
 }
 
 /* The packet's header becomes that of the slot's sum; its values are the caller's to set. */
-LN_INLINE void aggregate_show(const struct aggregate_config* config,
-                              const struct aggregate_slot* slot, struct aggregate_header* header,
-                              ln_u32 type) {
+LN_INLINE void aggregate_show(const struct aggregate_config* config, const struct aggregate_slot* slot,
+                              struct aggregate_header* header, ln_u32 type) {
   header->type = (ln_u8)type;
   header->flags = slot->flags;
   header->priority = slot->priority;

@@ -5,9 +5,8 @@
 #include "aggregate_slot.h"
 
 /* SwitchML: the sum is whole and leaves, upwards or, from the root, to `workers`. */
-LN_INLINE ln_u32 aggregate_static_sum(const struct aggregate_config* config,
-                                      struct ln_packet* packet, struct aggregate_header* header,
-                                      const struct aggregate_job* job,
+LN_INLINE ln_u32 aggregate_static_sum(const struct aggregate_config* config, struct ln_packet* packet,
+                                      struct aggregate_header* header, const struct aggregate_job* job,
                                       const struct aggregate_slot* slot) {
   ln_relabel(packet, slot->flow, slot->message);
   aggregate_show(config, slot, header, job->root ? AGGREGATE_RESULT : AGGREGATE_AGG);
@@ -18,10 +17,9 @@ LN_INLINE ln_u32 aggregate_static_sum(const struct aggregate_config* config,
 /* DATA and AGG under SwitchML: the slot is the fragment's own for as long as its window turns. Without
  * the generation check the published program's rule holds: a part is a duplicate where its bit is set,
  * the first part after all bits were cleared overwrites, and `missing` alone says when the sum is whole. */
-LN_INLINE ln_u32 aggregate_static(const struct aggregate_config* config, struct ln_host* host,
-                                  struct ln_packet* packet, const struct ln_meta* meta,
-                                  struct aggregate_header* header, const struct aggregate_job* job,
-                                  struct aggregate_slot* slot) {
+LN_INLINE ln_u32 aggregate_static(const struct aggregate_config* config, struct ln_host* host, struct ln_packet* packet,
+                                  const struct ln_meta* meta, struct aggregate_header* header,
+                                  const struct aggregate_job* job, struct aggregate_slot* slot) {
   ln_u64* counters = host->counters;
   const int mine = slot->job == header->job + 1u;
   ln_u32 left = 0, fresh, whole;

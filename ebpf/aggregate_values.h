@@ -4,12 +4,8 @@
 
 #include "aggregate_abi.h"
 
-LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
-  return (ln_s32)ln_raw_load32(payload + 4 * i);
-}
-LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
-  ln_raw_store32(payload + 4 * i, (ln_u32)value);
-}
+LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) { return (ln_s32)ln_raw_load32(payload + 4 * i); }
+LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) { ln_raw_store32(payload + 4 * i, (ln_u32)value); }
 
 enum aggregate_how {
   AGGREGATE_CLAIM_SUM, /* slot = packet */
@@ -29,8 +25,8 @@ LN_INLINE ln_s32 aggregate_wrap(ln_s32 a, ln_s32 b) { return (ln_s32)((ln_u32)a 
 #endif
 
 /* Returns not 0 if an addition left the range of an int32, with `saturate`. */
-LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values,
-                                ln_u32 how, ln_u32 saturate) {
+LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
+                                ln_u32 saturate) {
   ln_u8* stored = (ln_u8*)slot->sum;
   ln_u32 i, left = 0;
   /* What is only copied goes two values at a time, because the kernel's machine has words of 64 bits. */
@@ -46,8 +42,7 @@ LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_
     for (i = 0; i < 4 * values; i += 8) ln_raw_store64(payload + i, ln_raw_load64(stored + i));
   } else if (!saturate) {
     if (how == AGGREGATE_ADD) {
-      for (i = 0; i < values; i++)
-        slot->sum[i] = aggregate_wrap(slot->sum[i], aggregate_get(payload, i));
+      for (i = 0; i < values; i++) slot->sum[i] = aggregate_wrap(slot->sum[i], aggregate_get(payload, i));
     } else {
       for (i = 0; i < values; i++) {
         ln_s32 sum = aggregate_wrap(slot->sum[i], aggregate_get(payload, i));
@@ -74,8 +69,7 @@ LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_
 #define aggregate_sum aggregate_loop
 #else
 /* aggregate_loop() as the processor at hand runs it best. */
-ln_u32 aggregate_sum(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
-                     ln_u32 saturate);
+ln_u32 aggregate_sum(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how, ln_u32 saturate);
 #endif
 
 #endif /* LOOMNET_EBPF_AGGREGATE_VALUES_H */

@@ -10,6 +10,5 @@
 LN_INLINE struct ln_verdict ln_program(const struct forward_config* config, struct ln_host* host,
                                        struct ln_packet* packet, const struct ln_meta* meta) {
   (void)meta;
-  return forward_ingress(host->tables, config, host->counters, packet->frame, packet->end,
-                         packet->length);
+  return forward_ingress(host->tables, config, host->counters, packet->frame, packet->end, packet->length);
 }

@@ -65,9 +65,7 @@ struct forward_config {
 #define FORWARD_MAX_GROUPS 0x8000u
 #define FORWARD_MAX_MEMBERS 0xffffu
 
-LN_INLINE ln_u32 forward_host_row(ln_u32 group, ln_u32 members) {
-  return FORWARD_FOUND | group << 16 | members;
-}
+LN_INLINE ln_u32 forward_host_row(ln_u32 group, ln_u32 members) { return FORWARD_FOUND | group << 16 | members; }
 
 /* ::, ::1, fe80::/10 and ff00::/8 are neither sent from nor forwarded to. */
 LN_INLINE int forward_unroutable(ln_u64 high, ln_u64 low) {

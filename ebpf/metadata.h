@@ -49,8 +49,8 @@ LN_INLINE void ln_uid_to_mac(ln_u64 uid, ln_u8* mac) {
 /* The uid, or 0 (never a uid) where the address is not a locally administered unicast one. */
 LN_INLINE ln_u64 ln_uid_from_mac(const ln_u8* mac) {
   if ((mac[0] & 0x03) != 0x02) return 0;
-  return (ln_u64)(mac[0] >> 2) << 40 | (ln_u64)mac[1] << 32 | (ln_u64)mac[2] << 24 |
-         (ln_u64)mac[3] << 16 | (ln_u64)mac[4] << 8 | (ln_u64)mac[5];
+  return (ln_u64)(mac[0] >> 2) << 40 | (ln_u64)mac[1] << 32 | (ln_u64)mac[2] << 24 | (ln_u64)mac[3] << 16 |
+         (ln_u64)mac[4] << 8 | (ln_u64)mac[5];
 }
 
 #endif /* LOOMNET_EBPF_METADATA_H */

@@ -15,8 +15,7 @@ LN_INLINE struct ln_verdict ln_program(const struct mirror_config* config, struc
                                        struct ln_packet* packet, const struct ln_meta* meta) {
   return mirror_ingress(config, host, packet, meta);
 }
-LN_INLINE ln_u32 ln_egress_program(const struct mirror_config* config,
-                                   struct ln_egress_host* host, struct ln_packet* packet,
-                                   const struct ln_egress_meta* meta) {
+LN_INLINE ln_u32 ln_egress_program(const struct mirror_config* config, struct ln_egress_host* host,
+                                   struct ln_packet* packet, const struct ln_egress_meta* meta) {
   return mirror_egress(config, host, packet, meta);
 }

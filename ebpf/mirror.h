@@ -35,9 +35,8 @@ LN_INLINE struct ln_verdict mirror_echo(const struct mirror_config* config, stru
   return ln_reply();
 }
 
-LN_INLINE struct ln_verdict mirror_ingress(const struct mirror_config* config,
-                                           struct ln_host* host, struct ln_packet* packet,
-                                           const struct ln_meta* meta) {
+LN_INLINE struct ln_verdict mirror_ingress(const struct mirror_config* config, struct ln_host* host,
+                                           struct ln_packet* packet, const struct ln_meta* meta) {
   ln_u8* ip = packet->frame + FORWARD_ETHERNET;
   ln_u8* udp = ip + FORWARD_IPV6;
   if (packet->frame + MIRROR_HEADER <= packet->end && ip[0] >> 4 == 6 &&
@@ -54,14 +53,12 @@ LN_INLINE struct ln_verdict mirror_ingress(const struct mirror_config* config,
       return mirror_echo(config, host, packet);
     }
   }
-  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame,
-                         packet->end, packet->length);
+  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame, packet->end, packet->length);
 }
 
 /* Marks half of the packets that leave a long queue behind. */
-LN_INLINE ln_u32 mirror_egress(const struct mirror_config* config,
-                               struct ln_egress_host* host, struct ln_packet* packet,
-                               const struct ln_egress_meta* meta) {
+LN_INLINE ln_u32 mirror_egress(const struct mirror_config* config, struct ln_egress_host* host,
+                               struct ln_packet* packet, const struct ln_egress_meta* meta) {
   (void)packet;
   if (config->mark_above == 0 || meta->marked) return LN_EGRESS_LEAVE;
   if (meta->queued[meta->queue & (LN_CLASSES - 1)] <= config->mark_above) return LN_EGRESS_LEAVE;

@@ -90,8 +90,7 @@ int panel(struct xdp_md* ctx) {
 SEC("tc")
 int panel_tc(struct __sk_buff* ctx) {
   ln_u32 peer = 0, *link;
-  enum panel_verdict verdict =
-      panel_pass(ctx->ifindex, ctx->gso_segs > 1 ? ctx->gso_segs : 1, ctx->len, &peer);
+  enum panel_verdict verdict = panel_pass(ctx->ifindex, ctx->gso_segs > 1 ? ctx->gso_segs : 1, ctx->len, &peer);
   if (verdict != PANEL_FORWARD) return TC_ACT_SHOT;
   link = bpf_map_lookup_elem(&panel_links, &peer);
   return link ? bpf_redirect(*link, 0) : TC_ACT_SHOT;

@@ -7,8 +7,7 @@
 #include "panel_abi.h"
 
 /* `chance`: 32 random bits, looked at only where the entry has a drop probability. */
-LN_INLINE enum panel_verdict panel_decide(const struct panel_entry* entry, ln_u64 now_ns,
-                                          ln_u32 chance) {
+LN_INLINE enum panel_verdict panel_decide(const struct panel_entry* entry, ln_u64 now_ns, ln_u32 chance) {
   if (entry->peer == PANEL_NO_PEER) return PANEL_DROP_UNMAPPED;
   if (entry->flags) return PANEL_DROP_BLOCKED;
   if (now_ns < entry->dark_until) return PANEL_DROP_DARK;

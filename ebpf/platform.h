@@ -234,17 +234,13 @@ LN_INLINE struct ln_verdict ln_verdict_of(ln_u32 action, ln_u32 value) {
 }
 /* A number that a verdict cannot hold stays one that no port and no group has. */
 LN_INLINE ln_u32 ln_number_(ln_u32 number) { return number < 0xffff ? number : 0xffff; }
-LN_INLINE struct ln_verdict ln_forward(ln_u32 port) {
-  return ln_verdict_of(LN_FORWARD, ln_number_(port));
-}
+LN_INLINE struct ln_verdict ln_forward(ln_u32 port) { return ln_verdict_of(LN_FORWARD, ln_number_(port)); }
 /* Counts the reason, which is a counter of the program's own. */
 LN_INLINE struct ln_verdict ln_drop(ln_u64* counters, ln_u32 reason) {
   ln_count(counters, reason);
   return ln_verdict_of(LN_DROP, reason);
 }
-LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) {
-  return ln_verdict_of(LN_REPLICATE, ln_number_(group));
-}
+LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) { return ln_verdict_of(LN_REPLICATE, ln_number_(group)); }
 LN_INLINE struct ln_verdict ln_reply(void) { return ln_verdict_of(LN_REPLY, 0); }
 LN_INLINE struct ln_verdict ln_pass(void) { return ln_verdict_of(LN_PASS, 0); }
 LN_INLINE struct ln_verdict ln_absorb(void) { return ln_verdict_of(LN_ABSORB, 0); }

@@ -59,8 +59,7 @@ int BPF_PROG(woken, struct task_struct* task) {
 
 /* prev_state 0: `prev` has been preempted and is ready to run on. */
 SEC("tp_btf/sched_switch")
-int BPF_PROG(switched, _Bool preempt, struct task_struct* prev, struct task_struct* next,
-             unsigned int prev_state) {
+int BPF_PROG(switched, _Bool preempt, struct task_struct* prev, struct task_struct* next, unsigned int prev_state) {
   int leaves = BPF_CORE_READ(prev, pid), comes = BPF_CORE_READ(next, pid);
   (void)ctx, (void)preempt;
   if (leaves && prev_state == 0) {

@@ -13,7 +13,7 @@
 #include "forward_kernel.h"
 #include "sum.h"
 
-LN_INLINE struct ln_verdict ln_program(const struct sum_config* config, struct ln_host* host,
-                                       struct ln_packet* packet, const struct ln_meta* meta) {
+LN_INLINE struct ln_verdict ln_program(const struct sum_config* config, struct ln_host* host, struct ln_packet* packet,
+                                       const struct ln_meta* meta) {
   return sum_ingress(config, host, packet, meta);
 }

@@ -6,8 +6,8 @@
 #include "forward.h"
 #include "sum_abi.h"
 
-LN_INLINE struct ln_verdict sum_ingress(const struct sum_config* config, struct ln_host* host,
-                                        struct ln_packet* packet, const struct ln_meta* meta) {
+LN_INLINE struct ln_verdict sum_ingress(const struct sum_config* config, struct ln_host* host, struct ln_packet* packet,
+                                        const struct ln_meta* meta) {
   ln_u8* ip = packet->frame + FORWARD_ETHERNET;
   ln_u8* udp = ip + FORWARD_IPV6;
   ln_u32 flow, message, last, i;
@@ -15,8 +15,7 @@ LN_INLINE struct ln_verdict sum_ingress(const struct sum_config* config, struct 
   if (packet->frame + SUM_PAYLOAD_AT <= packet->end && ip[0] >> 4 == 6 &&
       ln_load_be16(packet->frame + 12) == FORWARD_ETHERTYPE_IPV6 && ip[6] == FORWARD_NH_UDP &&
       ln_load_be16(udp + 2) / SUM_ROWS == SUM_PORT / SUM_ROWS) {
-    if (packet->payload + SUM_PAYLOAD_BYTES > packet->payload_end)
-      return ln_drop(host->counters, SUM_DROP_SUM_SHORT);
+    if (packet->payload + SUM_PAYLOAD_BYTES > packet->payload_end) return ln_drop(host->counters, SUM_DROP_SUM_SHORT);
     row = (struct sum_row*)ln_row(host->state, ln_load_be16(udp + 2) % SUM_ROWS);
     if (!row) return ln_drop(host->counters, SUM_DROP_SUM_NO_ROW);
     LN_LOCK(&row->lock);
@@ -41,8 +40,7 @@ LN_INLINE struct ln_verdict sum_ingress(const struct sum_config* config, struct 
     ln_relabel(packet, flow, message);
     ln_count(host->counters, SUM_SUMMED);
   }
-  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame,
-                         packet->end, packet->length);
+  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame, packet->end, packet->length);
 }
 
 #endif /* LOOMNET_EBPF_SUM_H */

@@ -222,9 +222,9 @@ LN_INLINE struct ln_verdict ln_route(struct ln_host* host, struct ln_packet* pac
 /* The names that the engine looks up. */
 __attribute__((visibility("default"))) const ln_u32 ln_switch_contract = LN_CONTRACT_HERE;
 __attribute__((visibility("default"))) struct ln_verdict ln_switch_program(const struct ln_config_* config,
-                                                                          struct ln_host* host,
-                                                                          struct ln_packet* packet,
-                                                                          const struct ln_meta* meta) {
+                                                                           struct ln_host* host,
+                                                                           struct ln_packet* packet,
+                                                                           const struct ln_meta* meta) {
   return ln_checked_(ln_on_packet(&config->options, host, packet, meta));
 }
 

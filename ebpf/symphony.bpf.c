@@ -19,8 +19,7 @@ LN_INLINE const struct symphony_job* symphony_lookup_job(struct ln_tables* table
 LN_INLINE ln_u32 symphony_lookup_address(struct ln_tables* tables, ln_u64 high, ln_u64 low) {
   return forward_find(tables, SYMPHONY_TABLE_ADDRESS, high, low);
 }
-LN_INLINE const struct symphony_rule* symphony_lookup_flow(struct ln_tables* tables, ln_u64 ends,
-                                                           ln_u64 port) {
+LN_INLINE const struct symphony_rule* symphony_lookup_flow(struct ln_tables* tables, ln_u64 ends, ln_u64 port) {
   return (const struct symphony_rule*)ln_find(tables, SYMPHONY_TABLE_FLOW, ends, port);
 }
 
@@ -29,8 +28,7 @@ LN_INLINE struct ln_verdict ln_program(const struct symphony_config* config, str
   (void)meta;
   return symphony_ingress(config, host, packet);
 }
-LN_INLINE ln_u32 ln_egress_program(const struct symphony_config* config,
-                                   struct ln_egress_host* host, struct ln_packet* packet,
-                                   const struct ln_egress_meta* meta) {
+LN_INLINE ln_u32 ln_egress_program(const struct symphony_config* config, struct ln_egress_host* host,
+                                   struct ln_packet* packet, const struct ln_egress_meta* meta) {
   return symphony_egress(config, host, packet, meta);
 }

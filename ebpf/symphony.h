@@ -10,10 +10,9 @@
 
 #define SYMPHONY_DRAW 1u /* the number of its random draw */
 
-LN_INLINE struct ln_verdict symphony_ingress(const struct symphony_config* config,
-                                             struct ln_host* host, struct ln_packet* packet) {
-  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame,
-                         packet->end, packet->length);
+LN_INLINE struct ln_verdict symphony_ingress(const struct symphony_config* config, struct ln_host* host,
+                                             struct ln_packet* packet) {
+  return forward_ingress(host->tables, &config->forward, host->counters, packet->frame, packet->end, packet->length);
 }
 
 /* Where an event of a packet is counted: of the half-link, and of the packet's job there. */
@@ -31,10 +30,8 @@ LN_INLINE void symphony_raise(const struct symphony_books* books, ln_u32 counter
 }
 
 /* The counters of a job; `claim`: it gets a free slot. */
-LN_INLINE struct symphony_tally* symphony_tally_of(struct ln_egress_host* host, ln_u32 job,
-                                                   ln_u32 egress, int claim) {
-  struct symphony_tally* tally =
-      (struct symphony_tally*)ln_egress_row(host, 1, job & (SYMPHONY_JOB_ROWS - 1));
+LN_INLINE struct symphony_tally* symphony_tally_of(struct ln_egress_host* host, ln_u32 job, ln_u32 egress, int claim) {
+  struct symphony_tally* tally = (struct symphony_tally*)ln_egress_row(host, 1, job & (SYMPHONY_JOB_ROWS - 1));
   if (!tally) return (struct symphony_tally*)0;
   if (tally->used && tally->job == job) return tally;
   if (!claim) return (struct symphony_tally*)0;
@@ -50,9 +47,8 @@ LN_INLINE struct symphony_tally* symphony_tally_of(struct ln_egress_host* host, 
 }
 
 /* The row of a key; else one that may be taken, `*found` 0, or null. */
-LN_INLINE struct symphony_row* symphony_find(const struct symphony_config* config,
-                                             struct ln_egress_host* host, ln_u32 kind, ln_u32 job,
-                                             ln_u32 ring, ln_u32 e, int* found) {
+LN_INLINE struct symphony_row* symphony_find(const struct symphony_config* config, struct ln_egress_host* host,
+                                             ln_u32 kind, ln_u32 job, ln_u32 ring, ln_u32 e, int* found) {
   ln_u32 first = ((((job << 16 | ring) * 0x9e3779b1u >> 16) + kind) & config->sets) * SYMPHONY_WAYS, i;
   struct symphony_row* spare = (struct symphony_row*)0;
   *found = 0;
@@ -100,8 +96,7 @@ LN_INLINE ln_u32 symphony_lot(const struct ln_egress_meta* meta, ln_u32 owners, 
 /* Of the controls NOT_RANDOM and NOT_LEADER: `spared` changes hands by the owner's rules, in another order
  * than that of the rearmost first. 1: this packet is the spared sender's. */
 LN_INLINE int symphony_spared(const struct symphony_config* config, struct symphony_row* row,
-                              const struct symphony_tag* tag, ln_u32 e,
-                              const struct ln_egress_meta* meta) {
+                              const struct symphony_tag* tag, ln_u32 e, const struct ln_egress_meta* meta) {
   ln_u32 stale = config->stale > 0xffffu ? 0xffffu : config->stale;
   int by_lot = config->base == SYMPHONY_BASE_NOT_RANDOM, spared;
   if (row->spared == SYMPHONY_NONE || row->spared == tag->rank ||
@@ -119,8 +114,7 @@ LN_INLINE int symphony_spared(const struct symphony_config* config, struct symph
 
 /* Where in progress a connection's packet is; 0: its beginning was not seen. */
 LN_INLINE int symphony_progress(const struct symphony_config* config, struct ln_egress_host* host,
-                                const struct symphony_sequence* seen, ln_u32 e,
-                                struct symphony_tag* tag) {
+                                const struct symphony_sequence* seen, ln_u32 e, struct symphony_tag* tag) {
   const struct symphony_rule* rule = seen->rule;
   struct symphony_row* row;
   int found;
@@ -133,8 +127,7 @@ LN_INLINE int symphony_progress(const struct symphony_config* config, struct ln_
     tag->prog = seen->number - rule->base;
     return !seen->opens;
   }
-  row = symphony_find(config, host, SYMPHONY_FLOW, rule->number & 0xffff, rule->number >> 16, e,
-                      &found);
+  row = symphony_find(config, host, SYMPHONY_FLOW, rule->number & 0xffff, rule->number >> 16, e, &found);
   if (!row || (!found && !seen->opens)) return 0;
   row->e_last = e;
   if (seen->opens) {
@@ -151,11 +144,10 @@ LN_INLINE int symphony_progress(const struct symphony_config* config, struct ln_
 /* One packet of a ring on the ring's row: what becomes of it, enum ln_egress_action. `low` follows the
  * rearmost sender that is still sending, its owner: the owner's own packets move it, a packet farther behind
  * takes it over, and the last packet of a step releases it. `waiting` packets of `bytes` stay behind. */
-LN_INLINE ln_u32 symphony_row_mark(const struct symphony_config* config, struct symphony_row* row,
-                                int found, const struct symphony_tag* tag,
-                                const struct symphony_books* books, ln_u32 egress, ln_u32 e,
-                                ln_u32 waiting, ln_u64 bytes, int unmarkable,
-                                const struct ln_egress_meta* meta, ln_s32* ahead) {
+LN_INLINE ln_u32 symphony_row_mark(const struct symphony_config* config, struct symphony_row* row, int found,
+                                   const struct symphony_tag* tag, const struct symphony_books* books, ln_u32 egress,
+                                   ln_u32 e, ln_u32 waiting, ln_u64 bytes, int unmarkable,
+                                   const struct ln_egress_meta* meta, ln_s32* ahead) {
   ln_s32 d, gap;
   int spared;
   if (!found || row->gen != tag->gen || e - row->e_last >= config->idle) {
@@ -182,10 +174,8 @@ LN_INLINE ln_u32 symphony_row_mark(const struct symphony_config* config, struct 
     symphony_count(books, SYMPHONY_IMPLAUSIBLE);
     return LN_EGRESS_LEAVE;
   }
-  if (row->owner == SYMPHONY_NONE || row->owner == tag->rank || d < 0 ||
-      e - row->e_owner >= config->stale) {
-    if (row->owner != SYMPHONY_NONE && row->owner != tag->rank && d >= 0)
-      symphony_count(books, SYMPHONY_STALE);
+  if (row->owner == SYMPHONY_NONE || row->owner == tag->rank || d < 0 || e - row->e_owner >= config->stale) {
+    if (row->owner != SYMPHONY_NONE && row->owner != tag->rank && d >= 0) symphony_count(books, SYMPHONY_STALE);
     if (config->base == SYMPHONY_BASE_NOT_RANDOM) row->order += row->owner != tag->rank;
     row->low = tag->prog;
     row->owner = tag->rank;
@@ -216,8 +206,7 @@ LN_INLINE ln_u32 symphony_row_mark(const struct symphony_config* config, struct 
   } else {
     ln_u32 over = (ln_u32)gap - tag->tau;
     if (2 * row->xm >= row->pk) return LN_EGRESS_LEAVE;
-    if (over < tag->span &&
-        ((ln_u32)(ln_egress_rand(meta, SYMPHONY_DRAW) >> 32) & (tag->span - 1)) >= over)
+    if (over < tag->span && ((ln_u32)(ln_egress_rand(meta, SYMPHONY_DRAW) >> 32) & (tag->span - 1)) >= over)
       return LN_EGRESS_LEAVE;
   }
   row->xm += 1;
@@ -260,8 +249,7 @@ LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln
   }
   if (config->jobs != SYMPHONY_ANY_JOB) {
     struct ln_tables* tables = ln_egress_tables(host);
-    const struct symphony_job* job =
-        tables ? symphony_lookup_job(tables, tag.job) : (const struct symphony_job*)0;
+    const struct symphony_job* job = tables ? symphony_lookup_job(tables, tag.job) : (const struct symphony_job*)0;
     tagged = job && job->enable;
     if (job) {
       tag.mode = job->mode;
@@ -282,9 +270,8 @@ LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln
   if (!config->retx || !(tag.flags & STEP_FLAG_AGAIN)) {
     row = symphony_find(config, host, SYMPHONY_RING, tag.job, tag.ring, e, &found);
     if (row)
-      action = symphony_row_mark(config, row, found, &tag, &books, meta->port, e, waiting,
-                                 meta->queued[queue], meta->marked || place.ecn == 3 || place.ecn == 0,
-                                 meta, &gap);
+      action = symphony_row_mark(config, row, found, &tag, &books, meta->port, e, waiting, meta->queued[queue],
+                                 meta->marked || place.ecn == 3 || place.ecn == 0, meta, &gap);
     else
       symphony_count(&books, SYMPHONY_NO_ROW);
   }

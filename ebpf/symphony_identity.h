@@ -9,8 +9,7 @@
 /* Lookups of each build; null or 0: none. */
 LN_INLINE const struct symphony_job* symphony_lookup_job(struct ln_tables* tables, ln_u32 job);
 LN_INLINE ln_u32 symphony_lookup_address(struct ln_tables* tables, ln_u64 high, ln_u64 low);
-LN_INLINE const struct symphony_rule* symphony_lookup_flow(struct ln_tables* tables, ln_u64 ends,
-                                                           ln_u64 port);
+LN_INLINE const struct symphony_rule* symphony_lookup_flow(struct ln_tables* tables, ln_u64 ends, ln_u64 port);
 
 #define SYMPHONY_HEADERS 8 /* IP and extension headers that are looked behind */
 #define SYMPHONY_IN_IPV4 4u
@@ -102,10 +101,9 @@ LN_INLINE void symphony_locate(const struct ln_packet* packet, struct symphony_p
 }
 
 /* The rule of a packet's ends and port, or of its ends alone. */
-LN_INLINE const struct symphony_rule* symphony_rule_of(struct ln_egress_host* host,
-                                                       const struct ln_packet* packet,
-                                                       const struct symphony_place* place,
-                                                       ln_u32 protocol, ln_u32 port) {
+LN_INLINE const struct symphony_rule* symphony_rule_of(struct ln_egress_host* host, const struct ln_packet* packet,
+                                                       const struct symphony_place* place, ln_u32 protocol,
+                                                       ln_u32 port) {
   struct ln_tables* tables = ln_egress_tables(host);
   const struct symphony_rule* rule;
   ln_u8* ip = place->ip;
@@ -146,8 +144,8 @@ LN_INLINE void symphony_tag_by(const struct symphony_rule* rule, struct symphony
 }
 
 /* The header's fields; 0: the packet has none. */
-LN_INLINE int symphony_read_header(const struct ln_packet* packet,
-                                   const struct symphony_place* place, struct symphony_tag* tag) {
+LN_INLINE int symphony_read_header(const struct ln_packet* packet, const struct symphony_place* place,
+                                   struct symphony_tag* tag) {
   const ln_u8* udp = place->at;
   struct step_header header;
   if (place->protocol != SYMPHONY_UDP || udp + 8 + STEP_HEADER_BYTES > packet->end) return 0;
@@ -178,8 +176,7 @@ LN_INLINE int symphony_read_port(struct ln_egress_host* host, const struct ln_pa
 }
 
 /* The thresholds of a packet's ring in its own units of progress. */
-LN_INLINE void symphony_thresholds(const struct symphony_config* config, ln_u32 job_g,
-                                   struct symphony_tag* tag) {
+LN_INLINE void symphony_thresholds(const struct symphony_config* config, ln_u32 job_g, struct symphony_tag* tag) {
   ln_u64 steps = job_g ? job_g : config->g ? config->g : config->g_factor * (ln_u32)tag->nranks;
   ln_u64 g = steps * tag->unit;
   ln_u64 tau = config->tau_units ? config->tau : (ln_u64)config->tau * tag->unit >> 16;
@@ -198,8 +195,7 @@ struct symphony_sequence {
 };
 
 LN_INLINE void symphony_read_sequence(struct ln_egress_host* host, const struct ln_packet* packet,
-                                      const struct symphony_place* place,
-                                      struct symphony_sequence* found) {
+                                      const struct symphony_place* place, struct symphony_sequence* found) {
   const ln_u8* at = place->at;
   found->rule = (const struct symphony_rule*)0;
   found->opens = 0;

@@ -22,8 +22,8 @@
 #endif
 #define LN_HOST_COUNTER(which) (LN_OWN_COUNTERS + LN_HOST_##which)
 
-LN_INLINE struct ln_verdict ln_program(const LN_CONFIG* config, struct ln_host* host,
-                                       struct ln_packet* packet, const struct ln_meta* meta);
+LN_INLINE struct ln_verdict ln_program(const LN_CONFIG* config, struct ln_host* host, struct ln_packet* packet,
+                                       const struct ln_meta* meta);
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -163,9 +163,8 @@ LN_INLINE void ln_end(ln_u64* counters, ln_u64 uid, ln_u32 generation, struct ln
 }
 
 /* Runs the program on the frame and writes the metadata; `cut` becomes the bytes to take off. */
-LN_INLINE struct ln_verdict ln_decide(struct xdp_md* ctx, struct ln_tables* tables,
-                                      ln_u64* counters, ln_u32 ingress, ln_u32 generation,
-                                      ln_u64 uid, int* cut) {
+LN_INLINE struct ln_verdict ln_decide(struct xdp_md* ctx, struct ln_tables* tables, ln_u64* counters, ln_u32 ingress,
+                                      ln_u32 generation, ln_u64 uid, int* cut) {
   ln_u8* frame = (ln_u8*)(long)ctx->data;
   ln_u8* end = (ln_u8*)(long)ctx->data_end;
   ln_u8* area = (ln_u8*)(long)ctx->data_meta;
@@ -188,8 +187,7 @@ LN_INLINE struct ln_verdict ln_decide(struct xdp_md* ctx, struct ln_tables* tabl
   if (frame + LN_PAYLOAD_AT <= end) packet.payload = frame + LN_PAYLOAD_AT;
 #endif
 #ifdef LN_WANTS_CLOCK
-  meta.now = ln_settings.emulated_start +
-             ln_emulated(bpf_ktime_get_ns() - ln_settings.wall_start, ln_settings.rate);
+  meta.now = ln_settings.emulated_start + ln_emulated(bpf_ktime_get_ns() - ln_settings.wall_start, ln_settings.rate);
 #endif
 #ifdef LN_WANTS_SEQUENCE
   struct ln_sequence_row* sequence = bpf_map_lookup_elem(&ln_sequence, &ingress);
@@ -218,8 +216,7 @@ LN_INLINE struct ln_verdict ln_decide(struct xdp_md* ctx, struct ln_tables* tabl
         verdict = ln_host_drop(counters, LN_HOST_DROP_BAD_VERDICT);
         break;
       }
-      if (packet.length < LN_MIN_FRAME)
-        packet.length = length < LN_MIN_FRAME ? length : LN_MIN_FRAME;
+      if (packet.length < LN_MIN_FRAME) packet.length = length < LN_MIN_FRAME ? length : LN_MIN_FRAME;
       *cut = (int)(length - packet.length);
       if (*cut) flags |= LN_META_CUT;
 #endif
@@ -260,8 +257,7 @@ int ln_switch(struct xdp_md* ctx) {
   struct ln_counter_row* row = bpf_map_lookup_elem(&ln_counters, &ingress);
   if (!row) return XDP_ABORTED; /* cannot happen: the index is in range */
   ln_count(row->counters, LN_RECEIVED);
-  if ((long)ctx->data + 12 <= (long)ctx->data_end)
-    uid = ln_uid_from_mac((const ln_u8*)(long)ctx->data + 6);
+  if ((long)ctx->data + 12 <= (long)ctx->data_end) uid = ln_uid_from_mac((const ln_u8*)(long)ctx->data + 6);
 
   struct ln_tables* tables = bpf_map_lookup_elem(&ln_tables, &zero);
   if (tables) {
@@ -281,8 +277,7 @@ int ln_switch(struct xdp_md* ctx) {
     verdict = ln_decide(ctx, tables, row->counters, ingress, generation, uid, &cut);
   }
 #ifdef LN_CUTS
-  if (cut && bpf_xdp_adjust_tail(ctx, -cut))
-    verdict = ln_host_drop(row->counters, LN_HOST_DROP_BAD_VERDICT);
+  if (cut && bpf_xdp_adjust_tail(ctx, -cut)) verdict = ln_host_drop(row->counters, LN_HOST_DROP_BAD_VERDICT);
 #endif
   ln_remember(ingress, generation, verdict);
 
@@ -314,8 +309,7 @@ int ln_switch(struct xdp_md* ctx) {
   long action = bpf_redirect_map(&ln_egress, egress, XDP_DROP);
   if (action != XDP_REDIRECT) {
     ln_count(row->counters, LN_HOST_COUNTER(DROP_NO_DEVICE));
-    ln_end(row->counters, uid, generation,
-           ln_verdict_of(LN_DROP, LN_HOST_COUNTER(DROP_NO_DEVICE)));
+    ln_end(row->counters, uid, generation, ln_verdict_of(LN_DROP, LN_HOST_COUNTER(DROP_NO_DEVICE)));
   }
   return (int)action;
 }
@@ -323,8 +317,8 @@ int ln_switch(struct xdp_md* ctx) {
 #ifdef LN_EGRESS_COUNTERS
 /* The egress hook's kernel build, for BPF_PROG_TEST_RUN alone: told of the queue by a map. The state
  * of the one half-link is in maps that the loader gives as many rows as the engine's build has. */
-LN_INLINE ln_u32 ln_egress_program(const LN_CONFIG* config, struct ln_egress_host* host,
-                                   struct ln_packet* packet, const struct ln_egress_meta* meta);
+LN_INLINE ln_u32 ln_egress_program(const LN_CONFIG* config, struct ln_egress_host* host, struct ln_packet* packet,
+                                   const struct ln_egress_meta* meta);
 
 struct ln_hook_row {
   struct ln_egress_meta meta;

@@ -42,8 +42,9 @@ class Progress:
     """Reads a build's output and says how far it is; `say` takes a line, `now` is a clock in
     seconds."""
 
-    def __init__(self, say: Callable[[str], None],
-                 now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._say, self._now = say, now
         self._began: float | None = None  # when the compiling began, of more than a few steps
         self._last = 0.0
@@ -56,8 +57,10 @@ class Progress:
             self._done, self._total = int(step[1]), int(step[2])
             if self._began is None and self._total >= FEW:
                 self._began = self._last = self._now()
-                self._say(f"{self._total} steps of compiling on {os.cpu_count()} cores; a line "
-                          f"every {EVERY_S:.0f} s says how far they are")
+                self._say(
+                    f"{self._total} steps of compiling on {os.cpu_count()} cores; a line "
+                    f"every {EVERY_S:.0f} s says how far they are"
+                )
 
     def tick(self) -> None:
         """To be called every second or so."""
@@ -66,8 +69,10 @@ class Progress:
             return
         self._last, passed = now, now - self._began
         left = passed / self._done * (self._total - self._done)
-        self._say(f"{self._done} of {self._total} steps in {duration(passed)}, about "
-                  f"{duration(left)} left")
+        self._say(
+            f"{self._done} of {self._total} steps in {duration(passed)}, about "
+            f"{duration(left)} left"
+        )
 
     def end(self) -> None:
         """To be called when the build has succeeded."""
@@ -156,6 +161,6 @@ def _pass_on(reader: int, to: int, progress: Progress) -> None:
             with contextlib.suppress(OSError):
                 left = memoryview(output)
                 while left:
-                    left = left[os.write(to, left):]
+                    left = left[os.write(to, left) :]
             progress.read(output)
         progress.tick()

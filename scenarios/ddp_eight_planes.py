@@ -5,17 +5,35 @@ import loomnet as ln
 
 
 @ln.scenario
-def ddp_eight_planes(lab: ln.Lab, planes: int = 8, rate: ln.Rate = "400 Gb/s",
-                     delay: ln.Time = "1 us", steps: int = 6, compute: ln.Time = "2 ms"):
+def ddp_eight_planes(
+    lab: ln.Lab,
+    planes: int = 8,
+    rate: ln.Rate = "400 Gb/s",
+    delay: ln.Time = "1 us",
+    steps: int = 6,
+    compute: ln.Time = "2 ms",
+):
     """A NIC link dies under data-parallel training; each step's time and loss is in the report.
 
     Live, eight planes want slow links: --set 'rate=12 Mb/s' --set 'delay=0.5 ms'.
     """
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate=rate,
-                              uplink_rate=ln.Rate.of(2 * rate.count), delay=delay)
-    job = ln.TorchJob("train_digits.py", ranks=8, transport="mrc", compute=compute,
-                      args=[f"--steps={steps}", "--batch=8", f"--seed={lab.seed}"],
-                      log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+    fabric = ln.clos.two_tier(
+        planes=planes,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=4,
+        rate=rate,
+        uplink_rate=ln.Rate.of(2 * rate.count),
+        delay=delay,
+    )
+    job = ln.TorchJob(
+        "train_digits.py",
+        ranks=8,
+        transport="mrc",
+        compute=compute,
+        args=[f"--steps={steps}", "--batch=8", f"--seed={lab.seed}"],
+        log=r"step (?P<step>\d+) loss (?P<loss>\S+)",
+    )
     fault = ln.down("h0--p0.leaf0", at=ln.step(2), duration=ln.iterations(2), phase="nic_link_down")
     r = lab.run(fabric, job, [fault])
     for each in r.data.iterations:

@@ -21,8 +21,15 @@ def lateness(
     late by `late`. What RoCE keeps of a fault is not checked: it hangs on where in a message the
     fault falls, with or without lateness.
     """
-    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
-                              uplink_rate=uplink_rate, delay=delay)
+    fabric = ln.clos.two_tier(
+        planes=4,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=2,
+        rate=rate,
+        uplink_rate=uplink_rate,
+        delay=delay,
+    )
     places = [ln.Time.of(fault.count * (2 + 3 * i) // 2) for i in range(4)]
     faults = [
         ln.down("h0--p0.leaf0", at=places[0], duration=fault, phase="nic_link_down"),
@@ -37,8 +44,13 @@ def lateness(
         "roce": ln.delay(last, late, at="0 s", duration=whole),
     }
     for transport, injected in late_by.items():
-        job = ln.AllReduce(size=size, repeat=10_000, transport=transport, compute="50 ms",
-                           stop=ln.Time.of(8 * fault.count))
+        job = ln.AllReduce(
+            size=size,
+            repeat=10_000,
+            transport=transport,
+            compute="50 ms",
+            stop=ln.Time.of(8 * fault.count),
+        )
         exact = lab.run(fabric, job, faults, label=f"{transport}_exact")
         r = lab.run(fabric, job, [*faults, injected], label=f"{transport}_late")
         moved = r["before.iteration_s"] / exact["before.iteration_s"] - 1

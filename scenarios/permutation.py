@@ -6,10 +6,19 @@ import loomnet as ln
 
 
 @ln.scenario
-def permutation(lab: ln.Lab, hosts: int = 64, transport: Literal["mrc", "roce"] = "mrc",
-                size: ln.Size = "2 MB", rate: ln.Rate = "100 Gb/s", delay: ln.Time = "0.6 us",
-                payload: ln.Size = "4096 B", fabric: Literal["two_tier", "fat_tree"] = "two_tier",
-                planes: int = 4, shift: int = 0, least_goodput: float = 0.8):
+def permutation(
+    lab: ln.Lab,
+    hosts: int = 64,
+    transport: Literal["mrc", "roce"] = "mrc",
+    size: ln.Size = "2 MB",
+    rate: ln.Rate = "100 Gb/s",
+    delay: ln.Time = "0.6 us",
+    payload: ln.Size = "4096 B",
+    fabric: Literal["two_tier", "fat_tree"] = "two_tier",
+    planes: int = 4,
+    shift: int = 0,
+    least_goodput: float = 0.8,
+):
     """A random permutation (or, with `shift`, host i to i + shift) on a non-blocking fabric.
 
     `two_tier`: `planes` planes of `rate` per NIC port; `fat_tree`: one plane, the smallest k-ary
@@ -28,17 +37,26 @@ def permutation(lab: ln.Lab, hosts: int = 64, transport: Literal["mrc", "roce"] 
         while 2 * leaf * leaf < hosts:
             leaf *= 2
         leaves = -(-hosts // leaf)
-        net = ln.clos.two_tier(planes=planes, leaves=leaves, spines=leaf, hosts_per_leaf=leaf,
-                               rate=rate, delay=delay, payload=payload)
-    job = ln.Permutation(size, shift=shift or "random", seed=lab.seed, ranks=hosts,
-                         transport=transport)
+        net = ln.clos.two_tier(
+            planes=planes,
+            leaves=leaves,
+            spines=leaf,
+            hosts_per_leaf=leaf,
+            rate=rate,
+            delay=delay,
+            payload=payload,
+        )
+    job = ln.Permutation(
+        size, shift=shift or "random", seed=lab.seed, ranks=hosts, transport=transport
+    )
     r = lab.run(net, job)
     for name, (value, unit) in r.flow_figures().items():
         lab.metric(name, value, unit=unit)
     slowest = r.flow_figures()["fct_max_s"][0]
     # Payload and headers of a full packet; TCP fills an MTU of 3,400 B.
     full, headers = {"mrc": (payload.bytes, 142), "roce": (payload.bytes, 78)}.get(
-        transport, (3328, 86))
+        transport, (3328, 86)
+    )
     line = planes * rate.count * full / (full + headers + 24)
     share = size.bytes * 8 / slowest / line if slowest else None
     lab.metric("goodput_of_line_rate", share, unit="ratio")

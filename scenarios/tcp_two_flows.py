@@ -15,19 +15,34 @@ SAMPLE_S = 0.02
 WINDOW_S = 1.0  # over which a flow's share is taken
 STAGGER_S = 0.007  # no multiple of a packet's time or a round trip's
 UNITS = {
-    "flow0_rate": "Mb/s", "flow1_rate": "Mb/s", "total_rate": "Mb/s", "jain": "ratio",
-    "until_fair": "s", "queue_alone_delay": "s", "queue_alone_delay_p95": "s", "queue_delay": "s",
-    "queue_delay_p95": "s", "queue_max": "B", "queue_drops": "packets", "marked": "packets",
+    "flow0_rate": "Mb/s",
+    "flow1_rate": "Mb/s",
+    "total_rate": "Mb/s",
+    "jain": "ratio",
+    "until_fair": "s",
+    "queue_alone_delay": "s",
+    "queue_alone_delay_p95": "s",
+    "queue_delay": "s",
+    "queue_delay_p95": "s",
+    "queue_max": "B",
+    "queue_drops": "packets",
+    "marked": "packets",
 }
 SPREAD = ("total_rate", "jain", "until_fair", "queue_alone_delay", "queue_delay", "queue_drops")
 
 
 @ln.scenario
-def tcp_two_flows(lab: ln.Lab, transport: Literal["tcp", "mrc", "roce"] = "tcp",
-                  cc: Literal["reno", "cubic", "dctcp", "bbr"] = "cubic",
-                  rate: ln.Rate = "40 Mb/s", delay: ln.Time = "8 ms", buffer: ln.Size = "100 kB",
-                  size: ln.Size = "60 MB", second: ln.Time = "3 s",
-                  draws: Annotated[int, Field(ge=1, le=64)] = 7):
+def tcp_two_flows(
+    lab: ln.Lab,
+    transport: Literal["tcp", "mrc", "roce"] = "tcp",
+    cc: Literal["reno", "cubic", "dctcp", "bbr"] = "cubic",
+    rate: ln.Rate = "40 Mb/s",
+    delay: ln.Time = "8 ms",
+    buffer: ln.Size = "100 kB",
+    size: ln.Size = "60 MB",
+    second: ln.Time = "3 s",
+    draws: Annotated[int, Field(ge=1, le=64)] = 7,
+):
     """Two hosts send to two others through one link, the second from the time `second` on; `draws`
     times side by side, and numbers are medians of these (with quartiles, `_q1` and `_q3`): whose
     packet a full queue drops, and with it one draw's numbers, are chance.
@@ -45,16 +60,20 @@ def tcp_two_flows(lab: ln.Lab, transport: Literal["tcp", "mrc", "roce"] = "tcp",
     options = {"tcp": {"cc": cc, "mtu": MTU}} if transport == "tcp" else {}
     pairs = [(4 * n + k, 4 * n + 2 + k) for n in range(draws) for k in range(2)]
     step = ln.Time.of(round(STAGGER_S * 1e12)).count
-    starts = [ln.Time.of(n * step + k * (second.count + n * step))
-              for n in range(draws) for k in range(2)]
+    starts = [
+        ln.Time.of(n * step + k * (second.count + n * step)) for n in range(draws) for k in range(2)
+    ]
     job = ln.Flows(sizes=[size], count=2 * draws, pairs=pairs, starts=starts, transport=transport)
     r = lab.run(fabric, job, sample=f"{SAMPLE_S:g} s", queues=bottlenecks, **options)
     lab.check("no-error", r["errors"], eq=0)
 
     seen = [figures_of(r, n, link, rate) for n, link in enumerate(bottlenecks)]
     for name, unit in UNITS.items():
-        reason = ("the second flow had four fifths of a fair share in no second"
-                  if name == "until_fair" else "no sample")
+        reason = (
+            "the second flow had four fifths of a fair share in no second"
+            if name == "until_fair"
+            else "no sample"
+        )
         values = [each[name] for each in seen]
         lab.metric(name, quantile(values, 0.5), unit=unit, reason=reason)
         if name in SPREAD:
@@ -85,15 +104,19 @@ def side_by_side(draws, rate, delay, buffer):
 
 def figures_of(result, n, bottleneck, rate):
     """One draw's figures by name; None where there is none."""
-    first, second = result.flow_records[2 * n:2 * n + 2]
+    first, second = result.flow_records[2 * n : 2 * n + 2]
     receivers = [result.data.hosts[4 * n + 2 + k] for k in range(2)]
-    last = min(result.data.end_ps if flow.end_ps is None else flow.end_ps
-               for flow in (first, second))
+    last = min(
+        result.data.end_ps if flow.end_ps is None else flow.end_ps for flow in (first, second)
+    )
     half = (second.start_ps + last) // 2
     shares = [received(host, half, last) for host in receivers]
     found = {f"flow{k}_rate": share / 1e6 for k, share in enumerate(shares)}
-    found |= {"total_rate": sum(shares) / 1e6, "jain": jain(shares),
-              "until_fair": until_fair(receivers, second.start_ps, last)}
+    found |= {
+        "total_rate": sum(shares) / 1e6,
+        "jain": jain(shares),
+        "until_fair": until_fair(receivers, second.start_ps, last),
+    }
     for name, begin, end in (
         ("queue_alone", (first.start_ps + second.start_ps) // 2, second.start_ps),
         ("queue", half, last),
@@ -102,9 +125,11 @@ def figures_of(result, n, bottleneck, rate):
         found[f"{name}_delay"] = math.fsum(waited) / len(waited) if waited else None
         found[f"{name}_delay_p95"] = waited[int(0.95 * (len(waited) - 1))] if waited else None
     totals = result.data.totals.get(f"link {bottleneck}", {})
-    return found | {"queue_max": totals.get("max_queue", 0),
-                    "queue_drops": totals.get("drop_queue_full", 0),
-                    "marked": totals.get("marked", 0)}
+    return found | {
+        "queue_max": totals.get("max_queue", 0),
+        "queue_drops": totals.get("drop_queue_full", 0),
+        "marked": totals.get("marked", 0),
+    }
 
 
 def quantile(values, share):

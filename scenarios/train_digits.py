@@ -21,16 +21,24 @@ def options(batch: int, hidden: int) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=None, help="passes over the data")
     parser.add_argument("--steps", type=int, default=None, help="end after so many steps")
-    parser.add_argument("--seconds", type=float, default=None,
-                        help="end after so many wall seconds; every rank at the same step")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=None,
+        help="end after so many wall seconds; every rank at the same step",
+    )
     parser.add_argument("--batch", type=int, default=batch, help="samples per rank and step")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="gloo")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one collective")
     parser.add_argument("--hidden", type=int, default=hidden, help="neurons of the outer layers")
-    parser.add_argument("--bucket-mb", type=int, default=None,
-                        help="MiB of gradients in an all-reduce, 25 by default; the first has 1")
+    parser.add_argument(
+        "--bucket-mb",
+        type=int,
+        default=None,
+        help="MiB of gradients in an all-reduce, 25 by default; the first has 1",
+    )
     args = parser.parse_args()
     if args.epochs is None and args.steps is None and args.seconds is None:
         args.epochs = 2
@@ -38,8 +46,15 @@ def options(batch: int, hidden: int) -> argparse.Namespace:
 
 
 def model(hidden: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 2 * hidden), nn.ReLU(),
-                         nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+    return nn.Sequential(
+        nn.Linear(64, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, 2 * hidden),
+        nn.ReLU(),
+        nn.Linear(2 * hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, 10),
+    )
 
 
 def main(batch: int = 32, hidden: int = 512) -> None:
@@ -52,24 +67,29 @@ def main(batch: int = 32, hidden: int = 512) -> None:
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32) / 16
     labels = torch.tensor(digits.target)
-    net = DistributedDataParallel(model(args.hidden), gradient_as_bucket_view=True,
-                                  bucket_cap_mb=args.bucket_mb)
+    net = DistributedDataParallel(
+        model(args.hidden), gradient_as_bucket_view=True, bucket_cap_mb=args.bucket_mb
+    )
     optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     per_epoch = len(images) // (args.batch * world)
     if per_epoch == 0:
         raise SystemExit(f"{world} ranks of batch {args.batch} want more than {len(images)} images")
-    total = args.steps if args.steps is not None else (
-        None if args.epochs is None else args.epochs * per_epoch)
+    total = (
+        args.steps
+        if args.steps is not None
+        else (None if args.epochs is None else args.epochs * per_epoch)
+    )
     started, step = time.monotonic(), 0
     while total is None or step < total:
         if args.seconds is not None and time_is_up(started, args.seconds):
             break
         epoch, place = divmod(step, per_epoch)
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(
-            args.seed * 1_000_003 + epoch))
+        order = torch.randperm(
+            len(images), generator=torch.Generator().manual_seed(args.seed * 1_000_003 + epoch)
+        )
         first = (place * world + rank) * args.batch
-        chosen = order[first:first + args.batch]
+        chosen = order[first : first + args.batch]
         optimizer.zero_grad(set_to_none=True)
         loss = criterion(net(images[chosen]), labels[chosen])
         loss.backward()

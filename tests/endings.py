@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCRIPT = Path(__file__).parent / "python" / "plain_ranks" / "ends.py"
-FAILING = {"raise": "ValueError: on purpose", "exit3": "exit status 3", "_exit7": "exit status 7",
-           "import": "No module named 'no_such_module'", "segv": "killed by SIGSEGV",
-           "kill": "killed by SIGKILL", "term": "killed by SIGTERM"}
+FAILING = {
+    "raise": "ValueError: on purpose",
+    "exit3": "exit status 3",
+    "_exit7": "exit status 7",
+    "import": "No module named 'no_such_module'",
+    "segv": "killed by SIGSEGV",
+    "kill": "killed by SIGKILL",
+    "term": "killed by SIGTERM",
+}
 ENDING_WELL = ("exit0", "_exit0", "unfinished")
 COLUMNS = {
     "way": (*FAILING, *ENDING_WELL),
@@ -18,6 +24,7 @@ COLUMNS = {
     "ranks": (2, 3, 4),
     "clock": ("virtual", "live"),
 }
+
 
 @dataclass(frozen=True)
 class Row:
@@ -46,8 +53,11 @@ class Row:
     @property
     def missed(self) -> bool:
         """Whether the others still need a rank that has ended well."""
-        return (not self.fails and self.when in ("import", "before", "mid")
-                and len(self.chosen) < self.ranks)
+        return (
+            not self.fails
+            and self.when in ("import", "before", "mid")
+            and len(self.chosen) < self.ranks
+        )
 
     def arguments(self, delay: float) -> list[str]:
         return [self.way, self.when, ",".join(map(str, self.chosen)), f"{delay:.3f}"]
@@ -74,9 +84,12 @@ def every_pair(seed: int = 9) -> list[Row]:
 
 
 # And a rank that ends well in the middle of what its peers need of it, which pairs meet once.
-MISSED = [Row("_exit0", "mid", "first", 2, "virtual"),
-          Row("_exit0", "before", "last", 4, "virtual"),
-          Row("exit0", "import", "last", 2, "virtual"), Row("exit0", "mid", "last", 2, "live")]
+MISSED = [
+    Row("_exit0", "mid", "first", 2, "virtual"),
+    Row("_exit0", "before", "last", 4, "virtual"),
+    Row("exit0", "import", "last", 2, "virtual"),
+    Row("exit0", "mid", "last", 2, "live"),
+]
 ROWS = [*every_pair(), *MISSED]
 
 

@@ -12,8 +12,11 @@ from loomnet.running.torch_ranks import RankJob
 
 def _held() -> set[str]:
     """Engines, jobs, ranks' memory and eventfds of this process, a name each."""
-    found = {f"{type(each).__name__} {id(each)}" for each in gc.get_objects()
-             if issubclass(type(each), (Engine, RankJob))}  # not by __class__, which may lie
+    found = {
+        f"{type(each).__name__} {id(each)}"
+        for each in gc.get_objects()
+        if issubclass(type(each), (Engine, RankJob))
+    }  # not by __class__, which may lie
     for fd in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the listing's own
             target = os.readlink(fd)

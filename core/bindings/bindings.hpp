@@ -24,8 +24,7 @@ namespace loomnet {
 using Counts = pybind11::typing::Dict<pybind11::str, pybind11::int_>;
 template <class... T>
 using Rows = pybind11::typing::List<pybind11::typing::Tuple<T...>>;
-using Marks = Rows<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_,
-                   pybind11::int_>;
+using Marks = Rows<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_>;
 
 inline Picoseconds ps(std::int64_t count) { return {count}; }
 inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
@@ -35,8 +34,8 @@ inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
 
 // Paths of one port: uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch,
 // ways that are listed (or none), capacity.
-using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
-                           std::uint8_t, std::uint16_t, std::shared_ptr<ListedWays>, double>;
+using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>, std::uint8_t, std::uint16_t,
+                           std::shared_ptr<ListedWays>, double>;
 // `planes`: of each row; empty: that of its number.
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {});
 
@@ -77,7 +76,6 @@ Counts counts_of(const panel_counters& all);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,
-                       std::optional<std::int64_t> delay_ps,
-                       const std::optional<pybind11::dict>& impairment);
+                       std::optional<std::int64_t> delay_ps, const std::optional<pybind11::dict>& impairment);
 
 }  // namespace loomnet

@@ -54,9 +54,8 @@ OptionValue of_type(const std::string& control, const OptionInfo& row, const Opt
   return out;
 }
 
-void register_python_control(const std::string& name, py::object make,
-                             const std::vector<std::string>& needs, const py::dict& options,
-                             bool accurate_ecn) {
+void register_python_control(const std::string& name, py::object make, const std::vector<std::string>& needs,
+                             const py::dict& options, bool accurate_ecn) {
   if (!PyCallable_Check(make.ptr())) {
     throw py::type_error("congestion control \"" + name + "\": the maker is not callable");
   }
@@ -67,8 +66,7 @@ void register_python_control(const std::string& name, py::object make,
   kind.virtual_only = true;
   // Never freed: the register outlives the interpreter.
   const auto* kept = new py::object(std::move(make));
-  kind.choose = [name, kept, rows = kind.options,
-                 accurate_ecn](const OptionValues& given) -> CongestionMake {
+  kind.choose = [name, kept, rows = kind.options, accurate_ecn](const OptionValues& given) -> CongestionMake {
     OptionValues values;
     for (const OptionInfo& row : rows) values.emplace_back(row.name, row.standard);
     for (const auto& [option, value] : given) {
@@ -83,8 +81,7 @@ void register_python_control(const std::string& name, py::object make,
     return [name, kept, values, accurate_ecn](FlowLimits& limits, const FlowContext& flow) {
       return python_control(
           limits, flow, name, *kept, values,
-          CongestionControl::Traits{
-              .owns_window = true, .accurate_ecn = accurate_ecn, .counts_payload = true});
+          CongestionControl::Traits{.owns_window = true, .accurate_ecn = accurate_ecn, .counts_payload = true});
     };
   };
   register_congestion_control(std::move(kind));
@@ -118,32 +115,32 @@ py::dict controls() {
 
 void bind_congestion(py::module_& m) {
   m.attr("PluginError") = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
-      "loomnet._core.PluginError", "A plug-in broke its contract, or raised: the cause is chained.",
-      PyExc_RuntimeError, nullptr));
+      "loomnet._core.PluginError", "A plug-in broke its contract, or raised: the cause is chained.", PyExc_RuntimeError,
+      nullptr));
 
   py::class_<FlowView>(m, "CongestionFlow", "A flow, as the maker of its congestion control sees it.")
-      .def_property_readonly("mss",
-                             [](const FlowView& v) { return v.flow.mss; },
-                             "Bytes of a full packet's payload.")
-      .def_property_readonly("initial_window",
-                             [](const FlowView& v) { return v.flow.initial_window; },
-                             "Bytes that the transport lets go before the first acknowledgement.")
-      .def_property_readonly("line_rate_bps",
-                             [](const FlowView& v) { return v.flow.line_rate; },
-                             "Bits per second of all ports that the flow uses; 0 where the transport does not know.")
-      .def_property_readonly("base_rtt_ps",
-                             [](const FlowView& v) { return time_or_none(v.flow.base_rtt); },
-                             "Picoseconds that a full packet takes there and back on the idle path; None: not known.")
-      .def_property_readonly("network_rtt_ps",
-                             [](const FlowView& v) { return time_or_none(v.flow.network_rtt); },
-                             "Picoseconds of the longest such round trip in the fabric; None where it is not known.")
-      .def_property_readonly("trimming",
-                             [](const FlowView& v) { return v.flow.trimming; },
-                             "Whether switches trim what does not fit into a queue.")
-      .def_property_readonly("seed", [](const FlowView& v) { return v.flow.seed; }, "Of the run.")
-      .def_property_readonly("stream",
-                             [](const FlowView& v) { return v.flow.stream; },
-                             "Number of the flow: with `seed` it begins a random generator of its own.")
+      .def_property_readonly(
+          "mss", [](const FlowView& v) { return v.flow.mss; }, "Bytes of a full packet's payload.")
+      .def_property_readonly(
+          "initial_window", [](const FlowView& v) { return v.flow.initial_window; },
+          "Bytes that the transport lets go before the first acknowledgement.")
+      .def_property_readonly(
+          "line_rate_bps", [](const FlowView& v) { return v.flow.line_rate; },
+          "Bits per second of all ports that the flow uses; 0 where the transport does not know.")
+      .def_property_readonly(
+          "base_rtt_ps", [](const FlowView& v) { return time_or_none(v.flow.base_rtt); },
+          "Picoseconds that a full packet takes there and back on the idle path; None: not known.")
+      .def_property_readonly(
+          "network_rtt_ps", [](const FlowView& v) { return time_or_none(v.flow.network_rtt); },
+          "Picoseconds of the longest such round trip in the fabric; None where it is not known.")
+      .def_property_readonly(
+          "trimming", [](const FlowView& v) { return v.flow.trimming; },
+          "Whether switches trim what does not fit into a queue.")
+      .def_property_readonly(
+          "seed", [](const FlowView& v) { return v.flow.seed; }, "Of the run.")
+      .def_property_readonly(
+          "stream", [](const FlowView& v) { return v.flow.stream; },
+          "Number of the flow: with `seed` it begins a random generator of its own.")
       .def_readonly("options", &FlowView::options, "Options of the class by name, as the run gave them.")
       .def("__getattr__", &no_such_field);
 
@@ -153,53 +150,47 @@ void bind_congestion(py::module_& m) {
       .def_readonly("delivered", &AckSample::delivered, "Bytes newly acknowledged, in order or not.")
       .def_readonly("lost", &AckSample::lost, "Bytes newly taken for lost.")
       .def_readonly("ce_delivered", &AckSample::ce_delivered,
-                   "Bytes of `delivered` that this acknowledgement reports marked.")
-      .def_readonly("marked", &AckSample::marked,
-                   "Whether the packet that caused this acknowledgement was marked.")
+                    "Bytes of `delivered` that this acknowledgement reports marked.")
+      .def_readonly("marked", &AckSample::marked, "Whether the packet that caused this acknowledgement was marked.")
       .def_readonly("app_limited", &AckSample::app_limited,
-                   "Whether the sender had nothing to send when the packet delivered last was sent.")
+                    "Whether the sender had nothing to send when the packet delivered last was sent.")
       .def_readonly("delivered_total", &AckSample::delivered_total,
-                   "Bytes delivered since the sender began; never more than its messages have.")
+                    "Bytes delivered since the sender began; never more than its messages have.")
       .def_readonly("prior_delivered", &AckSample::prior_delivered,
-                   "Bytes: `delivered_total` when the packet delivered last was sent.")
+                    "Bytes: `delivered_total` when the packet delivered last was sent.")
       .def_readonly("lost_total", &AckSample::lost_total, "Bytes taken for lost since the flow began.")
-      .def_readonly("retransmitted_total", &AckSample::retransmitted_total,
-                   "Bytes sent again since the flow began.")
-      .def_readonly("prior_in_flight", &AckSample::prior_in_flight,
-                   "Bytes in flight before this acknowledgement.")
+      .def_readonly("retransmitted_total", &AckSample::retransmitted_total, "Bytes sent again since the flow began.")
+      .def_readonly("prior_in_flight", &AckSample::prior_in_flight, "Bytes in flight before this acknowledgement.")
       .def_readonly("in_flight", &AckSample::in_flight, "Bytes in flight after it.")
       .def_readonly("packets_out", &AckSample::packets_out, "Packets that are not acknowledged in order.")
-      .def_readonly("retransmissions_out", &AckSample::retransmissions_out,
-                   "Packets in flight that were sent again.")
+      .def_readonly("retransmissions_out", &AckSample::retransmissions_out, "Packets in flight that were sent again.")
       .def_readonly("sent_end", &AckSample::sent_end,
-                   "Bytes: offset of the next new byte; a sender's first byte is at 0.")
-      .def_readonly("acked_end", &AckSample::acked_end,
-                   "Bytes: offset of the oldest byte that is not acknowledged.")
+                    "Bytes: offset of the next new byte; a sender's first byte is at 0.")
+      .def_readonly("acked_end", &AckSample::acked_end, "Bytes: offset of the oldest byte that is not acknowledged.")
       .def_readonly("cwnd_limited", &AckSample::cwnd_limited, "Whether the window kept the sender from sending.")
       .def_readonly("in_recovery", &AckSample::in_recovery,
-                   "Whether the sender repairs losses, those of timeouts included.")
+                    "Whether the sender repairs losses, those of timeouts included.")
       .def_readonly("penalty", &AckSample::penalty,
-                   "The receiver's back-pressure: 0 none, 64 halves the rate, 127 is the most.")
+                    "The receiver's back-pressure: 0 none, 64 halves the rate, 127 is the most.")
       .def_readonly("restore", &AckSample::restore,
-                   "Whether back-pressure is over and the window of before holds again.")
-      .def_property_readonly("now_ps",
-                             [](const AckSample& s) { return s.now.count; },
-                             "Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.")
-      .def_property_readonly("rtt_ps",
-                             [](const AckSample& s) { return time_or_none(s.rtt); },
-                             "Picoseconds, round trip of the newest packet delivered; None: no sample.")
-      .def_property_readonly("shorter_ps",
-                             [](const AckSample& s) { return s.shorter.count; },
-                             "Picoseconds that a full packet would have taken longer than that packet.")
-      .def_property_readonly("delay_ps",
-                             [](const AckSample& s) { return time_or_none(s.delay); },
-                             "Picoseconds of that round trip in queues; None: the transport does not judge it.")
-      .def_property_readonly("srtt_ps",
-                             [](const AckSample& s) { return s.srtt.count; },
-                             "Picoseconds, smoothed round trip.")
-      .def_property_readonly("min_rtt_ps",
-                             [](const AckSample& s) { return time_or_none(s.min_rtt); },
-                             "Picoseconds, least round trip so far; None before the first sample.")
+                    "Whether back-pressure is over and the window of before holds again.")
+      .def_property_readonly(
+          "now_ps", [](const AckSample& s) { return s.now.count; },
+          "Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.")
+      .def_property_readonly(
+          "rtt_ps", [](const AckSample& s) { return time_or_none(s.rtt); },
+          "Picoseconds, round trip of the newest packet delivered; None: no sample.")
+      .def_property_readonly(
+          "shorter_ps", [](const AckSample& s) { return s.shorter.count; },
+          "Picoseconds that a full packet would have taken longer than that packet.")
+      .def_property_readonly(
+          "delay_ps", [](const AckSample& s) { return time_or_none(s.delay); },
+          "Picoseconds of that round trip in queues; None: the transport does not judge it.")
+      .def_property_readonly(
+          "srtt_ps", [](const AckSample& s) { return s.srtt.count; }, "Picoseconds, smoothed round trip.")
+      .def_property_readonly(
+          "min_rtt_ps", [](const AckSample& s) { return time_or_none(s.min_rtt); },
+          "Picoseconds, least round trip so far; None before the first sample.")
       .def_property_readonly("rate_bps", &AckSample::rate,
                              "Bits per second delivered over the flight of the packet delivered last; 0: no sample.")
       .def("__getattr__", &no_such_field);
@@ -217,25 +208,23 @@ void bind_congestion(py::module_& m) {
           },
           "loss, ecn, timeout, refused (a switch or the receiver dropped the payload and said so: MRC) or notified "
           "(the receiver saw marks and sent a message of its own: RoCE).")
-      .def_property_readonly("now_ps",
-                             [](const CongestionEvent& e) { return e.now.count; },
-                             "Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.")
+      .def_property_readonly(
+          "now_ps", [](const CongestionEvent& e) { return e.now.count; },
+          "Picoseconds of the engine's clock; less `r.time_zero_ps` it is the job's time.")
       .def_readonly("bytes", &CongestionEvent::bytes, "Bytes of the packet that was refused or timed out.")
       .def_readonly("flight", &CongestionEvent::flight, "Bytes in flight; TCP: not acknowledged in order.")
-      .def_property_readonly("sent_ps",
-                             [](const CongestionEvent& e) { return time_or_none(e.sent); },
-                             "Picosecond of the same clock at which that packet was sent; None where it is not known.")
+      .def_property_readonly(
+          "sent_ps", [](const CongestionEvent& e) { return time_or_none(e.sent); },
+          "Picosecond of the same clock at which that packet was sent; None where it is not known.")
       .def("__getattr__", &no_such_field);
 
-  m.def("register_congestion_control", &register_python_control, py::arg("name"), py::arg("make"),
-        py::kw_only(), py::arg("needs") = std::vector<std::string>(), py::arg("options") = py::dict(),
-        py::arg("accurate_ecn") = false,
+  m.def("register_congestion_control", &register_python_control, py::arg("name"), py::arg("make"), py::kw_only(),
+        py::arg("needs") = std::vector<std::string>(), py::arg("options") = py::dict(), py::arg("accurate_ecn") = false,
         "make(flow) gives the control of one flow: an object with window (bytes), and where it wants "
         "them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), "
         "on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), "
         "on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).");
-  m.def("plugin_under_way", &python_control_under_way,
-        "Whether a congestion control's own code is being called.");
+  m.def("plugin_under_way", &python_control_under_way, "Whether a congestion control's own code is being called.");
   m.def("congestion_controls", &controls,
         "Every congestion control by name: the signals that it needs, its options, virtual_only.");
 }

@@ -44,8 +44,7 @@ Columns link_counters(Network& network) {
   out["max_queue"] = column([](const LinkCounters& c) { return c.max_queue; });
   out["pfc_pauses"] = column([](const LinkCounters& c) { return c.pauses; });
   out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });
-  out["pfc_paused_ps"] =
-      column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
+  out["pfc_paused_ps"] = column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
   for (const std::string_view reason : reasons) {
     const std::string name = "drop_" + std::string(reason);
     out[name.c_str()] = column([&](const LinkCounters& c) { return c.drops(reason); });
@@ -224,12 +223,13 @@ std::vector<std::uint64_t> carried_bytes(Network& network, const std::vector<std
 
 void bind_figures(py::class_<Network>& network) {
   network
-      .def("run_counters",
-           [](Network& n, const std::vector<NodeId>& hosts, std::optional<std::uint32_t> job) {
-             return counters_dict(run_counters(n, hosts, job_id(job)));
-           },
-           py::arg("hosts"), py::arg("job") = py::none(),
-           "Sums over these hosts' NICs. With `job`, payload, working and finished are that job's alone.")
+      .def(
+          "run_counters",
+          [](Network& n, const std::vector<NodeId>& hosts, std::optional<std::uint32_t> job) {
+            return counters_dict(run_counters(n, hosts, job_id(job)));
+          },
+          py::arg("hosts"), py::arg("job") = py::none(),
+          "Sums over these hosts' NICs. With `job`, payload, working and finished are that job's alone.")
       .def("link_counters", &link_counters,
            "The directions of links that have counted something, by column: `half` (2 * link and, for the way back, "
            "2 * link + 1), and each counter.")
@@ -240,9 +240,10 @@ void bind_figures(py::class_<Network>& network) {
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
       .def("carried", &carried_bytes, py::arg("halves"),
            "Bytes that these directions of links (2 * link, + 1 for the way back) have carried so far.")
-      .def("meter", &meter, py::arg("host"), py::arg("job") = 0,
-           "What the host saw of the job. work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
-           "and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.")
+      .def(
+          "meter", &meter, py::arg("host"), py::arg("job") = 0,
+          "What the host saw of the job. work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
+          "and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.")
       .def(
           "close_meter",
           [](Network& n, NodeId host, std::uint32_t job) { n.nic(host).meter(JobId{job}).close(n.now()); },

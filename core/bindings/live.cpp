@@ -45,8 +45,8 @@ using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::strin
 // Node, namespace, name and, of a panel by tc, its fibres: host, its port, namespace, interface, MAC.
 using FibreTuple = std::tuple<NodeId, std::uint16_t, int, std::string, std::string>;
 using PanelTuple = std::tuple<NodeId, int, std::string, std::optional<std::vector<FibreTuple>>>;
-using SwitchTuple = std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>,
-                               std::string, py::dict>;
+using SwitchTuple =
+    std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>, std::string, py::dict>;
 
 MacAddress mac_of(const std::string& text) {
   MacAddress mac{};
@@ -58,12 +58,15 @@ MacAddress mac_of(const std::string& text) {
 
 LiveRun::Port port_of(const PortTuple& row) {
   const auto& [node, port, kind, netns, interface, mac] = row;
-  LiveRun::Port p{node, port,
-                  kind == "host"  ? PortKind::host
-                  : kind == "xdp" ? PortKind::xdp_switch
+  LiveRun::Port p{node,
+                  port,
+                  kind == "host"    ? PortKind::host
+                  : kind == "xdp"   ? PortKind::xdp_switch
                   : kind == "panel" ? PortKind::xdp_panel
-                                  : PortKind::other_switch,
-                  netns, interface, {}};
+                                    : PortKind::other_switch,
+                  netns,
+                  interface,
+                  {}};
   p.mac = mac_of(mac);
   return p;
 }
@@ -92,7 +95,8 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   out["stages"] = stages(f.stages);
   py::list waits;
   for (const SchedWatch::Wait& w : f.waits) {
-    waits.append(py::make_tuple(std::string(w.waiter), std::string(w.holder), w.name, w.count, w.total_ns, w.longest_ns));
+    waits.append(
+        py::make_tuple(std::string(w.waiter), std::string(w.holder), w.name, w.count, w.total_ns, w.longest_ns));
   }
   out["waits"] = waits;
   out["waits_missing"] = f.waits_missing;
@@ -169,11 +173,9 @@ void bind_live(py::module_& m) {
       py::arg("bound_ps"),
       "[(frames/s offered, frames/s carried, p50 and p99 lateness in ps)] of steps ever faster, on XDP switches of its "
       "own, until the p99 is above the bound four times running. Needs root; takes up to 3 s.");
-  py::class_<LiveRun>(m, "LiveRun",
-                      "A network on the live clock, with its kernel ports and XDP switches.")
-      .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
-                       const std::vector<SwitchTuple>& switches, double dilation,
-                       std::int64_t bound, const std::vector<PanelTuple>& panels) {
+  py::class_<LiveRun>(m, "LiveRun", "A network on the live clock, with its kernel ports and XDP switches.")
+      .def(py::init([](Network& n, const std::vector<PortTuple>& ports, const std::vector<SwitchTuple>& switches,
+                       double dilation, std::int64_t bound, const std::vector<PanelTuple>& panels) {
              std::vector<LiveRun::Port> live_ports;
              for (const PortTuple& row : ports) live_ports.push_back(port_of(row));
              std::vector<LiveRun::Switch> live_switches;
@@ -187,19 +189,19 @@ void bind_live(py::module_& m) {
              Release release;
              return new LiveRun(n, live_ports, live_switches, dilation, ps(bound), live_panels);
            }),
-           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"),
-           py::arg("switches"), py::arg("dilation") = 1.0,
-           py::arg("lateness_bound_ps") = 1'000'000'000,
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"), py::arg("switches"),
+           py::arg("dilation") = 1.0, py::arg("lateness_bound_ps") = 1'000'000'000,
            py::arg("panels") = std::vector<PanelTuple>{},
            "ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); "
            "switches: (node, netns fd, name, seed, tables, program, options); panels: (node, netns fd, name, "
            "fibres), None by XDP, by tc of each port (host node, its port, netns fd, interface, MAC).")
-      .def("check_panels", [](LiveRun& r) { r.fabric().check_panels(); }, py::call_guard<Release>(),
-           "Raises RuntimeError, one line, where what a panel by XDP redirects would be lost.")
-      .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
-           py::keep_alive<1, 2>())
+      .def(
+          "check_panels", [](LiveRun& r) { r.fabric().check_panels(); }, py::call_guard<Release>(),
+          "Raises RuntimeError, one line, where what a panel by XDP redirects would be lost.")
+      .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0, py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
-      .def_property_readonly("thread_id", [](LiveRun& r) { return r.loop().thread_id(); }, "Of the loop; 0 before it runs.")
+      .def_property_readonly(
+          "thread_id", [](LiveRun& r) { return r.loop().thread_id(); }, "Of the loop; 0 before it runs.")
       .def(
           "pause",
           [](LiveRun& r) {
@@ -242,17 +244,15 @@ void bind_live(py::module_& m) {
       .def(
           "change_link",
           [](LiveRun& r, LinkId link, bool forward, bool backward, std::optional<bool> up,
-             std::optional<std::uint64_t> rate, std::optional<double> queue_share,
-             std::optional<std::int64_t> delay, std::optional<py::dict> impairment) {
-            const LinkChange change =
-                link_change(link, forward, backward, up, rate, queue_share, delay, impairment);
+             std::optional<std::uint64_t> rate, std::optional<double> queue_share, std::optional<std::int64_t> delay,
+             std::optional<py::dict> impairment) {
+            const LinkChange change = link_change(link, forward, backward, up, rate, queue_share, delay, impairment);
             Release release;
             r.call([&] { r.network().apply(change); });
           },
           py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
-          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
-          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(),
-          py::arg("impairment") = py::none(), "Changes a link now.")
+          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(), py::arg("queue_share") = py::none(),
+          py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none(), "Changes a link now.")
       .def(
           "set_tables",
           [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) {
@@ -311,9 +311,8 @@ void bind_live(py::module_& m) {
             }
             Rows<Marks, py::int_, py::int_, py::int_, py::str, py::str> out;
             for (const LiveRun::RankSeen& s : seen) {
-              out.append(py::make_tuple(
-                  mark_list(s.marks), s.finished, s.failed, s.unfinished, s.under_way,
-                  s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
+              out.append(py::make_tuple(mark_list(s.marks), s.finished, s.failed, s.unfinished, s.under_way,
+                                        s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
             }
             return out;
           },
@@ -322,8 +321,8 @@ void bind_live(py::module_& m) {
           "the first of them, fault or '')] of these ranks.")
       .def(
           "tell",
-          [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
-             const std::string& reason, std::uint32_t status) {
+          [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer, const std::string& reason,
+             std::uint32_t status) {
             const auto k = notice_named(kind);
             const auto why = reason_named(reason);
             Release release;
@@ -342,8 +341,7 @@ void bind_live(py::module_& m) {
       .def("traffic_state", &traffic_state<ModelTraffic>, py::arg("traffic"), py::arg("since"))
       .def("traffic_state", &traffic_state<FlowTraffic>, py::arg("traffic"), py::arg("since"))
       .def(
-          "graph_done",
-          [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
+          "graph_done", [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
           py::call_guard<Release>(), py::arg("traffic"))
       .def(
           "run_counters",
@@ -381,12 +379,12 @@ void bind_live(py::module_& m) {
           py::arg("probe"), "FlowProbe.take, on the loop's thread.")
       .def(
           "capture",
-          [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half,
-             const std::string& interface, const std::string& description) {
+          [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half, const std::string& interface,
+             const std::string& description) {
             return r.call([&] { return recorder.capture(half, interface, description); });
           },
-          py::call_guard<Release>(), py::arg("recorder"), py::arg("half"), py::arg("interface"),
-          py::arg("description"), "Begins to capture a port; the number to take its bytes by.")
+          py::call_guard<Release>(), py::arg("recorder"), py::arg("half"), py::arg("interface"), py::arg("description"),
+          "Begins to capture a port; the number to take its bytes by.")
       .def(
           "take_capture",
           [](LiveRun& r, NetworkRecorder& recorder, std::size_t capture, bool last) {
@@ -394,9 +392,7 @@ void bind_live(py::module_& m) {
             {
               Release release;
               // A tap gets packets with their ideal times, which lie back by the lateness.
-              bytes = r.call([&] {
-                return last ? recorder.finish(capture) : recorder.take(capture, r.slack());
-              });
+              bytes = r.call([&] { return last ? recorder.finish(capture) : recorder.take(capture, r.slack()); });
             }
             return py::bytes(bytes);
           },
@@ -407,12 +403,10 @@ void bind_live(py::module_& m) {
             const std::string bytes = frame;
             Release release;
             r.call([&] {
-              r.network().inject({node, port}, {reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                bytes.size()});
+              r.network().inject({node, port}, {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
             });
           },
-          py::arg("node"), py::arg("port"), py::arg("frame"),
-          "Puts raw bytes into a port, as a faulty device would.")
+          py::arg("node"), py::arg("port"), py::arg("frame"), "Puts raw bytes into a port, as a faulty device would.")
       .def(
           "program_fault", [](LiveRun& r) { return r.loop().program_fault(); },
           "What a switch program of a C file has done wrong, as ProgramFault says it; nothing: none has.")
@@ -452,8 +446,8 @@ void bind_live(py::module_& m) {
             if (copy < 0) throw LiveError("copy the descriptor of network namespace " + name, errno);
             return r.add_host(Netns::from_fd(Fd(copy), name), ports, source, gateway, mtu);
           },
-          py::arg("netns"), py::arg("name"), py::arg("ports"), py::arg("source"), py::arg("gateway"),
-          py::arg("mtu"), "Returns the host's number here; mtu 0: the interfaces'.")
+          py::arg("netns"), py::arg("name"), py::arg("ports"), py::arg("source"), py::arg("gateway"), py::arg("mtu"),
+          "Returns the host's number here; mtu 0: the interfaces'.")
       .def("set", &HostRoutes::set, py::arg("number"), py::arg("destination"), py::arg("by"),
            "To an address by these ports of the host of that number; none: its own route goes.")
       .def("commit", &HostRoutes::commit, py::call_guard<Release>());

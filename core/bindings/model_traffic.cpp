@@ -69,26 +69,32 @@ void bind_model_traffic(py::module_& m) {
            py::keep_alive<1, 2>(), py::keep_alive<1, 3>(), py::arg("network"), py::arg("sums"), py::kw_only(),
            py::arg("job"), py::arg("hosts"), py::arg("buckets"), py::arg("iterations"), py::arg("start_ps") = 0,
            py::arg("stop_ps") = py::none(), py::arg("compute_ps") = 0, py::arg("forward") = 1.0 / 3,
-           py::arg("jitter") = 0.0, py::arg("link_bps") = 1, py::arg("priority") = "esa",
-           py::arg("ask") = py::none(),
+           py::arg("jitter") = 0.0, py::arg("link_bps") = 1, py::arg("priority") = "esa", py::arg("ask") = py::none(),
            "`ask` is called with the BucketFacts of each bucket, in place of `priority`; it must not raise.")
       .def("start", &ModelTraffic::start)
       .def_property_readonly("done", &ModelTraffic::done)
-      .def_property_readonly("ended_ps", [](const ModelTraffic& t) { return t.ended().count; },
-                             "When the last rank was through so far.")
-      .def("failures", [](const ModelTraffic& t) {
-        Rows<py::int_, py::int_, py::str> out;
-        for (const auto& f : t.failures()) out.append(py::make_tuple(f.rank, f.at.count, f.message));
-        return out;
-      }, "[(rank, at_ps, message)] of the ranks that got no sum, in the order of time.")
-      .def("iterations", [](const ModelTraffic& t, std::size_t since) {
-        return spans_array(spans_from(t.iterations(0), since));
-      }, py::arg("since") = 0, kSpansDoc)
-      .def("computed", [](const ModelTraffic& t, JobRank rank) {
-        std::vector<std::int64_t> out;
-        for (const Picoseconds each : t.computed(rank)) out.push_back(each.count);
-        return out;
-      }, py::arg("rank"), "Compute times, in picoseconds, of the rank's iterations that have begun.");
+      .def_property_readonly(
+          "ended_ps", [](const ModelTraffic& t) { return t.ended().count; }, "When the last rank was through so far.")
+      .def(
+          "failures",
+          [](const ModelTraffic& t) {
+            Rows<py::int_, py::int_, py::str> out;
+            for (const auto& f : t.failures()) out.append(py::make_tuple(f.rank, f.at.count, f.message));
+            return out;
+          },
+          "[(rank, at_ps, message)] of the ranks that got no sum, in the order of time.")
+      .def(
+          "iterations",
+          [](const ModelTraffic& t, std::size_t since) { return spans_array(spans_from(t.iterations(0), since)); },
+          py::arg("since") = 0, kSpansDoc)
+      .def(
+          "computed",
+          [](const ModelTraffic& t, JobRank rank) {
+            std::vector<std::int64_t> out;
+            for (const Picoseconds each : t.computed(rank)) out.push_back(each.count);
+            return out;
+          },
+          py::arg("rank"), "Compute times, in picoseconds, of the rank's iterations that have begun.");
 }
 
 }  // namespace loomnet

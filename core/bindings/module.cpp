@@ -5,8 +5,7 @@
 namespace loomnet {
 
 PYBIND11_MODULE(_core, m) {
-  m.doc() =
-      "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
+  m.doc() = "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
   m.attr("VERSION") = LOOMNET_VERSION;
   bind_rank(m);
   bind_congestion(m);

@@ -86,94 +86,123 @@ void bind_moe(py::module_& m) {
            py::arg("start_ps"), py::arg("stop_ps"), py::arg("message"), py::arg("depth"),
            "degrees: of expert, tensor, pipeline and data parallelism. layers: of each stage. counts: tokens by "
            "iteration, micro-batch, region, layer, source and destination, each repeated in turn.")
-      .def("set_electrical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
-                                const std::vector<WayRow>& rows) {
-        t.region(region).exchange().set_electrical(i, j, ways(rows));
-      }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"),
-           "ways: (node, node, queue pair) between two servers of a region.")
-      .def("set_optical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
-                             const std::vector<WayRow>& rows, const std::vector<PathRow>& fallback) {
-        t.region(region).exchange().set_optical(i, j, ways(rows), plane_paths(fallback));
-      }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"), py::arg("fallback"))
-      .def("set_circuits", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
-                              const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
-                              std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
-                              std::uint64_t seed, bool all_dark,
-                              std::int64_t drain_limit,
-                              std::optional<AssignerFunction> assigner) {
-        t.region(region).use_circuits(
-            panel,
-            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, ties, seed, all_dark,
-                            drain_limit, first_port},
-                           std::move(assigner)),
-            nic_ports(nics));
-      }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
-           py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
-           py::arg("drain_limit_ps"),
-           py::arg("assigner") = py::none(),
-           "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
-           "the order of the panel's ports from first_port on.")
-      .def("set_spare", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, std::uint32_t gpu) {
-        t.region(region).exchange().set_wired(server, gpu);
-      }, py::arg("region"), py::arg("server"), py::arg("gpu"),
-           "A spare does the work of this GPU: what it exchanges with other servers goes by wires alone.")
-      .def("set_rotor", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
-                           const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
-                           std::int64_t slot, std::uint64_t slot_bytes) {
-        std::vector<moe::NicPort> ports;
-        for (const auto& [host, port] : nics) ports.push_back({host, port});
-        t.region(region).use_rotor(panel, {t.config().shape.servers(), t.config().exchange.alpha, first_port, ps(slot),
-                                           slot_bytes}, std::move(ports));
-      }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
-           py::arg("slot_ps"), py::arg("slot_bytes"),
-           "The region's circuits rotate while it exchanges. slot_bytes: that a circuit carries in a slot.")
-      .def("turns", [](MoeTraffic& t, std::uint32_t region) {
-        const moe::Rotor* const rotor = t.region(region).rotor();
-        if (!rotor) throw py::value_error("moe: circuits of region " + std::to_string(region) + " do not rotate");
-        return py::make_tuple(rotor->turns(), rotor->stretched().count);
-      }, py::arg("region"), "Turns that were played, and the picoseconds by which they were longer than their slots.")
-      .def("set_stage_ways", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, bool backward,
-                                const std::vector<WayRow>& rows) {
-        t.set_stage_ways(region, server, backward, ways(rows));
-      }, py::arg("region"), py::arg("server"), py::arg("backward"), py::arg("ways"))
-      .def("set_ring_ways", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server,
-                               const std::vector<WayRow>& rows) { t.set_ring_ways(region, server, ways(rows)); },
-           py::arg("region"), py::arg("server"), py::arg("ways"))
+      .def(
+          "set_electrical",
+          [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j, const std::vector<WayRow>& rows) {
+            t.region(region).exchange().set_electrical(i, j, ways(rows));
+          },
+          py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"),
+          "ways: (node, node, queue pair) between two servers of a region.")
+      .def(
+          "set_optical",
+          [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j, const std::vector<WayRow>& rows,
+             const std::vector<PathRow>& fallback) {
+            t.region(region).exchange().set_optical(i, j, ways(rows), plane_paths(fallback));
+          },
+          py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"), py::arg("fallback"))
+      .def(
+          "set_circuits",
+          [](MoeTraffic& t, std::uint32_t region, NodeId panel, const std::vector<std::pair<NodeId, PlanePort>>& nics,
+             panel::Port first_port, std::uint32_t nics_of_server, const std::string& rule, const std::string& ties,
+             std::uint64_t seed, bool all_dark, std::int64_t drain_limit, std::optional<AssignerFunction> assigner) {
+            t.region(region).use_circuits(
+                panel,
+                region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, ties, seed,
+                                all_dark, drain_limit, first_port},
+                               std::move(assigner)),
+                nic_ports(nics));
+          },
+          py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
+          py::arg("nics_of_server"), py::arg("rule"), py::arg("ties"), py::arg("seed"), py::arg("all_dark"),
+          py::arg("drain_limit_ps"), py::arg("assigner") = py::none(),
+          "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
+          "the order of the panel's ports from first_port on.")
+      .def(
+          "set_spare",
+          [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, std::uint32_t gpu) {
+            t.region(region).exchange().set_wired(server, gpu);
+          },
+          py::arg("region"), py::arg("server"), py::arg("gpu"),
+          "A spare does the work of this GPU: what it exchanges with other servers goes by wires alone.")
+      .def(
+          "set_rotor",
+          [](MoeTraffic& t, std::uint32_t region, NodeId panel, const std::vector<std::pair<NodeId, PlanePort>>& nics,
+             panel::Port first_port, std::int64_t slot, std::uint64_t slot_bytes) {
+            std::vector<moe::NicPort> ports;
+            for (const auto& [host, port] : nics) ports.push_back({host, port});
+            t.region(region).use_rotor(
+                panel, {t.config().shape.servers(), t.config().exchange.alpha, first_port, ps(slot), slot_bytes},
+                std::move(ports));
+          },
+          py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
+          py::arg("slot_ps"), py::arg("slot_bytes"),
+          "The region's circuits rotate while it exchanges. slot_bytes: that a circuit carries in a slot.")
+      .def(
+          "turns",
+          [](MoeTraffic& t, std::uint32_t region) {
+            const moe::Rotor* const rotor = t.region(region).rotor();
+            if (!rotor) throw py::value_error("moe: circuits of region " + std::to_string(region) + " do not rotate");
+            return py::make_tuple(rotor->turns(), rotor->stretched().count);
+          },
+          py::arg("region"), "Turns that were played, and the picoseconds by which they were longer than their slots.")
+      .def(
+          "set_stage_ways",
+          [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, bool backward,
+             const std::vector<WayRow>& rows) { t.set_stage_ways(region, server, backward, ways(rows)); },
+          py::arg("region"), py::arg("server"), py::arg("backward"), py::arg("ways"))
+      .def(
+          "set_ring_ways",
+          [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, const std::vector<WayRow>& rows) {
+            t.set_ring_ways(region, server, ways(rows));
+          },
+          py::arg("region"), py::arg("server"), py::arg("ways"))
       .def("start", &MoeTraffic::start)
       .def_property_readonly("done", &MoeTraffic::done)
-      .def_property_readonly("ended_ps", [](const MoeTraffic& t) { return t.ended().count; }, "When it was done.")
-      .def("spans_of_iterations", [](const MoeTraffic& t, std::size_t since) {
-        return spans_array(spans_from(t.iterations(), since));
-      }, py::arg("since") = 0, kSpansDoc)
-      .def("iterations", [](const MoeTraffic& t) {
-        Rows<py::int_, py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
-        for (const auto& i : t.iterations()) {
-          out.append(py::make_tuple(i.begin.count, i.end.count, i.exposed.count, times(i.mean), times(i.most), i.optical,
-                                    i.electrical));
-        }
-        return out;
-      }, "[(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in "
-         "the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, "
-         "exchanging and computing.")
-      .def("failures", [](const MoeTraffic& t) {
-        Rows<py::int_, py::int_, py::int_, py::str> out;
-        for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));
-        return out;
-      }, "[(region, server, at_ps, message)]")
+      .def_property_readonly(
+          "ended_ps", [](const MoeTraffic& t) { return t.ended().count; }, "When it was done.")
+      .def(
+          "spans_of_iterations",
+          [](const MoeTraffic& t, std::size_t since) { return spans_array(spans_from(t.iterations(), since)); },
+          py::arg("since") = 0, kSpansDoc)
+      .def(
+          "iterations",
+          [](const MoeTraffic& t) {
+            Rows<py::int_, py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
+            for (const auto& i : t.iterations()) {
+              out.append(py::make_tuple(i.begin.count, i.end.count, i.exposed.count, times(i.mean), times(i.most),
+                                        i.optical, i.electrical));
+            }
+            return out;
+          },
+          "[(begin_ps, end_ps, exposed_ps, mean, most, optical bytes, electrical bytes)]; exposed_ps: waits for circuits in "
+          "the iteration's longest chain of work; mean and most over regions of the picoseconds waiting for circuits, "
+          "exchanging and computing.")
+      .def(
+          "failures",
+          [](const MoeTraffic& t) {
+            Rows<py::int_, py::int_, py::int_, py::str> out;
+            for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));
+            return out;
+          },
+          "[(region, server, at_ps, message)]")
       .def("driver", &driver, py::return_value_policy::reference_internal, py::arg("region"),
            "The region's controller. Raises ValueError where the region has no circuits.")
-      .def("keep_spans", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
-        t.region(region).keep_spans(most);
-      }, py::arg("region"), py::arg("most"))
-      .def("spans", [](MoeTraffic& t, std::uint32_t region) {
-        static constexpr const char* kNames[] = {"attention", "dispatch", "experts", "combine", "blocked"};
-        Rows<py::str, py::bool_, py::int_, py::int_, py::int_, py::int_, py::int_> out;
-        for (const auto& s : t.region(region).spans()) {
-          out.append(py::make_tuple(kNames[static_cast<std::size_t>(s.kind)], s.backward, s.layer, s.micro_batch,
-                                    s.iteration, s.begin.count, s.end.count));
-        }
-        return out;
-      }, py::arg("region"), "[(step, backward, layer, micro-batch, iteration, begin_ps, end_ps)] of what is kept.");
+      .def(
+          "keep_spans",
+          [](MoeTraffic& t, std::uint32_t region, std::size_t most) { t.region(region).keep_spans(most); },
+          py::arg("region"), py::arg("most"))
+      .def(
+          "spans",
+          [](MoeTraffic& t, std::uint32_t region) {
+            static constexpr const char* kNames[] = {"attention", "dispatch", "experts", "combine", "blocked"};
+            Rows<py::str, py::bool_, py::int_, py::int_, py::int_, py::int_, py::int_> out;
+            for (const auto& s : t.region(region).spans()) {
+              out.append(py::make_tuple(kNames[static_cast<std::size_t>(s.kind)], s.backward, s.layer, s.micro_batch,
+                                        s.iteration, s.begin.count, s.end.count));
+            }
+            return out;
+          },
+          py::arg("region"), "[(step, backward, layer, micro-batch, iteration, begin_ps, end_ps)] of what is kept.");
 }
 
 }  // namespace loomnet

@@ -58,9 +58,8 @@ bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
   }
 }
 
-PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot,
-                           std::uint8_t agg_slots, std::uint16_t cores_per_agg,
-                           const std::shared_ptr<ListedWays>& ways) {
+PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot, std::uint8_t agg_slots,
+                           std::uint16_t cores_per_agg, const std::shared_ptr<ListedWays>& ways) {
   PathTemplate row;
   if (usids.size() > row.usids.size()) throw std::invalid_argument("paths: more than six uSIDs");
   if (ways && (slot < 0 || static_cast<std::size_t>(slot) + ways->length > usids.size())) {
@@ -101,7 +100,7 @@ using Numbers = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
 // A row at a time, in order; ValueError for a limit that is none and for a sender that obeys none.
 void set_senders(Network& network, const Numbers<std::int64_t>& rows, const std::optional<Numbers<double>>& cwnd,
-                const std::optional<Numbers<double>>& pacing) {
+                 const std::optional<Numbers<double>>& pacing) {
   if (rows.size() && (rows.ndim() != 2 || rows.shape(1) != 3)) {
     throw py::value_error("set_limits: rows of three numbers");
   }
@@ -146,8 +145,8 @@ void connect_many(Network& network, const Numbers<std::int64_t>& rows, const Num
   for (py::ssize_t i = 0; i < count; ++i) {
     network.connect({static_cast<NodeId>(row(i, 0)), static_cast<std::uint16_t>(row(i, 1))},
                     {static_cast<NodeId>(row(i, 2)), static_cast<std::uint16_t>(row(i, 3))},
-                    shared.at(static_cast<std::size_t>(kind(i, 0))),
-                    shared.at(static_cast<std::size_t>(kind(i, 1))), stream(i));
+                    shared.at(static_cast<std::size_t>(kind(i, 0))), shared.at(static_cast<std::size_t>(kind(i, 1))),
+                    stream(i));
   }
 }
 
@@ -189,11 +188,10 @@ void bind_network(py::module_& m) {
       m, "ListedWays", "uSIDs of ways between two leaves, a row for each; queue pairs share them.")
       .def(py::init(&listed_ways), py::arg("rows"));
   py::class_<LinkConfig>(m, "LinkConfig")
-      .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit,
-                       std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
-                       std::uint32_t trim_size, std::uint8_t trim_dscp, bool last_hop, std::uint64_t pfc_xoff,
-                       std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share,
-                       double control_share, bool trim_coin, std::uint32_t largest_frame,
+      .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit, std::uint64_t control_limit,
+                       std::uint64_t ecn_low, std::uint64_t ecn_high, std::uint32_t trim_size, std::uint8_t trim_dscp,
+                       bool last_hop, std::uint64_t pfc_xoff, std::uint64_t pfc_xon, std::uint64_t pfc_headroom,
+                       double ecn_share, double control_share, bool trim_coin, std::uint32_t largest_frame,
                        const std::vector<CarrierRow>& carriers, const std::string& queue,
                        const std::vector<std::pair<std::string, std::int64_t>>& queue_options) {
              LinkConfig c;
@@ -217,9 +215,9 @@ void bind_network(py::module_& m) {
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
-           py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
-           py::arg("trim_size") = 0, py::arg("trim_dscp") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
-           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
+           py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0, py::arg("trim_size") = 0,
+           py::arg("trim_dscp") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0, py::arg("pfc_xon") = 0,
+           py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
            py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true,
            py::arg("largest_frame") = kMaxFrameBytes, py::arg("carriers") = std::vector<CarrierRow>{},
            py::arg("queue") = std::string(kDefaultDiscipline),
@@ -243,33 +241,35 @@ void bind_network(py::module_& m) {
   py::class_<Network> network(m, "Network");
   network
       .def(py::init([](std::uint64_t seed, std::int64_t bin, std::size_t bins) {
-             if (bins < 2 || bin < 1)
-               throw std::invalid_argument("Network: meter_bin_ps 1 or more, meter_bins 2");
+             if (bins < 2 || bin < 1) throw std::invalid_argument("Network: meter_bin_ps 1 or more, meter_bins 2");
              return new Network(seed, ps(bin), bins);
            }),
            py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"), py::arg("meter_bins") = 1 << 20)
       .def("add_host", &Network::add_host, py::arg("ports"), py::arg("identity") = py::none())
       .def(
           "connect",
-          [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb,
-             const LinkConfig& forward, const LinkConfig& backward, std::uint64_t stream) {
-            return n.connect({a, pa}, {b, pb}, forward, backward, stream);
-          },
-          py::arg("a"), py::arg("a_port"), py::arg("b"), py::arg("b_port"), py::arg("forward"),
-          py::arg("backward"), py::arg("stream") = 0)
-      .def("connect_many", &connect_many, py::arg("rows"), py::arg("streams"), py::arg("kinds"),
-           py::arg("configs"),
+          [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb, const LinkConfig& forward,
+             const LinkConfig& backward,
+             std::uint64_t stream) { return n.connect({a, pa}, {b, pb}, forward, backward, stream); },
+          py::arg("a"), py::arg("a_port"), py::arg("b"), py::arg("b_port"), py::arg("forward"), py::arg("backward"),
+          py::arg("stream") = 0)
+      .def("connect_many", &connect_many, py::arg("rows"), py::arg("streams"), py::arg("kinds"), py::arg("configs"),
            "Links in order. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random "
            "stream; kinds: int64[n, 2], which of `configs` each direction has.")
       .def(
           "connect_qp",
-          [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote,
-             std::uint32_t flow, const std::vector<PathRow>& paths,
-             const std::vector<PathRow>& reverse, std::uint32_t job, std::uint32_t client,
-             const std::string& transport, const std::vector<Plane>& planes,
+          [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote, std::uint32_t flow,
+             const std::vector<PathRow>& paths, const std::vector<PathRow>& reverse, std::uint32_t job,
+             std::uint32_t client, const std::string& transport, const std::vector<Plane>& planes,
              const std::optional<GroupRow>& group, std::int64_t at) {
-            QpConfig config{local, remote, n.nic(source).host(), n.nic(destination).host(), flow,
-                            plane_paths(paths, planes), plane_paths(reverse), {}};
+            QpConfig config{local,
+                            remote,
+                            n.nic(source).host(),
+                            n.nic(destination).host(),
+                            flow,
+                            plane_paths(paths, planes),
+                            plane_paths(reverse),
+                            {}};
             if (group) config.group = group_member(*group);
             const QpOwner owner{JobId{job}, ClientId{client}};
             if (ps(at) > n.now()) {
@@ -279,10 +279,10 @@ void bind_network(py::module_& m) {
             }
             raise_plugin_fault();
           },
-          py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
-          py::arg("flow"), py::arg("paths"), py::arg("reverse"), py::kw_only(), py::arg("job") = 0,
-          py::arg("client") = 0, py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{},
-          py::arg("group") = py::none(), py::arg("at_ps") = 0,
+          py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"), py::arg("flow"),
+          py::arg("paths"), py::arg("reverse"), py::kw_only(), py::arg("job") = 0, py::arg("client") = 0,
+          py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{}, py::arg("group") = py::none(),
+          py::arg("at_ps") = 0,
           "One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask "
           "of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of "
           "the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's "
@@ -292,13 +292,11 @@ void bind_network(py::module_& m) {
           "at_ps: when it is connected; a time that is over: now.")
       .def(
           "set_paths",
-          [](Network& n, NodeId host, QpNumber qp, const std::vector<PathRow>& rows,
-             const std::vector<Plane>& planes) {
+          [](Network& n, NodeId host, QpNumber qp, const std::vector<PathRow>& rows, const std::vector<Plane>& planes) {
             n.nic(host).set_paths(qp, plane_paths(rows, planes), n.now());
             raise_plugin_fault();
           },
-          py::arg("host"), py::arg("qp"), py::arg("rows"), py::kw_only(),
-          py::arg("planes") = std::vector<Plane>{},
+          py::arg("host"), py::arg("qp"), py::arg("rows"), py::kw_only(), py::arg("planes") = std::vector<Plane>{},
           "The paths of one end of a queue pair are these from now on; rows and planes as in connect_qp.")
       .def("set_limits", &set_senders, py::arg("rows"), py::arg("cwnd") = py::none(), py::arg("pacing") = py::none(),
            "What senders may send by from now on. rows: int64[n, 3] of host, queue pair and part; cwnd: bytes, "
@@ -321,9 +319,7 @@ void bind_network(py::module_& m) {
           "host makes it with these defaults.")
       .def(
           "set_kernel_job",
-          [](Network& n, NodeId host, std::uint32_t job) {
-            n.nic(host).clients().set_kernel_job(JobId{job});
-          },
+          [](Network& n, NodeId host, std::uint32_t job) { n.nic(host).clients().set_kernel_job(JobId{job}); },
           py::arg("host"), py::arg("job"),
           "Payload that the host's kernel receives counts for this job; without this call for the first "
           "that the host knows.")
@@ -334,26 +330,21 @@ void bind_network(py::module_& m) {
           "First of `count` numbers in a row that no queue pair of the host's NIC has.")
       .def(
           "schedule_link",
-          [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward,
-             std::optional<bool> up, std::optional<std::uint64_t> rate,
-             std::optional<double> queue_share, std::optional<std::int64_t> delay,
+          [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward, std::optional<bool> up,
+             std::optional<std::uint64_t> rate, std::optional<double> queue_share, std::optional<std::int64_t> delay,
              std::optional<py::dict> impairment) {
-            n.schedule(ps(at), link_change(link, forward, backward, up, rate, queue_share, delay,
-                                           impairment));
+            n.schedule(ps(at), link_change(link, forward, backward, up, rate, queue_share, delay, impairment));
           },
-          py::arg("at_ps"), py::arg("link"), py::kw_only(), py::arg("forward") = true,
-          py::arg("backward") = true, py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
-          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(),
-          py::arg("impairment") = py::none())
+          py::arg("at_ps"), py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
+          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(), py::arg("queue_share") = py::none(),
+          py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none())
       .def(
-          "run_until",
-          [](Network& n, std::int64_t end, std::uint64_t most) {
-            return run_until(n, ps(end), most);
-          },
+          "run_until", [](Network& n, std::int64_t end, std::uint64_t most) { return run_until(n, ps(end), most); },
           py::arg("end_ps"), py::arg("most_events") = ~0ull)
       .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
-      .def("watch_iterations", [](Network& n, bool watch) { n.events().watch_iterations(watch); }, py::arg("watch"),
-           "Whether run_until returns after every iteration of a model's job, which it does unless told otherwise.")
+      .def(
+          "watch_iterations", [](Network& n, bool watch) { n.events().watch_iterations(watch); }, py::arg("watch"),
+          "Whether run_until returns after every iteration of a model's job, which it does unless told otherwise.")
       .def("use_lookahead", &Network::use_lookahead,
            "Serves each node's events of a window together: for jobs whose hosts hear of one another "
            "by packets alone.")

@@ -59,16 +59,14 @@ rank::NoticeKind notice_named(const std::string& name) {
 
 rank::GoneReason reason_named(const std::string& name) {
   for (std::uint32_t i = 1; i <= static_cast<std::uint32_t>(rank::GoneReason::failed); ++i) {
-    if (to_string(static_cast<rank::GoneReason>(i)) == name)
-      return static_cast<rank::GoneReason>(i);
+    if (to_string(static_cast<rank::GoneReason>(i)) == name) return static_cast<rank::GoneReason>(i);
   }
   throw py::value_error("notice: no such reason " + name);
 }
 
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,
-                       std::optional<std::int64_t> delay_ps,
-                       const std::optional<py::dict>& impairment) {
+                       std::optional<std::int64_t> delay_ps, const std::optional<py::dict>& impairment) {
   LinkChange change;
   change.link = link;
   change.forward = forward;

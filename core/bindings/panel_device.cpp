@@ -50,8 +50,7 @@ std::vector<Event> events(PanelDevice& device) {
   for (const panel::DeviceEvent& one : device.take_events()) {
     const bool status = one.kind == panel::DeviceEvent::Kind::status;
     const char* value = status ? kStatus[one.value] : one.value ? "up" : "down";
-    found.emplace_back(status ? "status" : "carrier", one.at.count, one.port.port, one.port.out, value,
-                       one.generation);
+    found.emplace_back(status ? "status" : "carrier", one.at.count, one.port.port, one.port.out, value, one.generation);
   }
   return found;
 }
@@ -75,8 +74,8 @@ void bind_panel_device(py::module_& m) {
           "change",
           [](PanelDevice& d, const Pairs& remove, const Pairs& add, const std::string& mode, std::int64_t now,
              const std::vector<panel::Port>& all_dark) {
-            return d.change(pairs_of(remove), pairs_of(add),
-                            static_cast<panel::Mode>(place(kMode, mode, "mode")), ps(now), all_dark);
+            return d.change(pairs_of(remove), pairs_of(add), static_cast<panel::Mode>(place(kMode, mode, "mode")),
+                            ps(now), all_dark);
           },
           py::arg("remove"), py::arg("add"), py::arg("mode"), py::arg("now_ps"),
           py::arg("all_dark") = std::vector<panel::Port>{},
@@ -85,8 +84,7 @@ void bind_panel_device(py::module_& m) {
       .def(
           "set_override",
           [](PanelDevice& d, panel::Port port, bool out, const std::string& value, std::int64_t now) {
-            d.set_override({port, out}, static_cast<panel::Override>(place(kOverride, value, "override")),
-                           ps(now));
+            d.set_override({port, out}, static_cast<panel::Override>(place(kOverride, value, "override")), ps(now));
           },
           py::arg("port"), py::arg("out"), py::arg("value"), py::arg("now_ps"),
           "value: normal, force_blocked or powered_off.")
@@ -121,9 +119,9 @@ void bind_panel_device(py::module_& m) {
             return d.next_time().count;
           },
           "When a status or a carrier changes next by itself.")
-      .def("advance", [](PanelDevice& d, std::int64_t now) { d.advance(ps(now)); }, py::arg("now_ps"))
-      .def("take_events", &events,
-           "Since the last call: (status or carrier, at_ps, port, out, value, generation).")
+      .def(
+          "advance", [](PanelDevice& d, std::int64_t now) { d.advance(ps(now)); }, py::arg("now_ps"))
+      .def("take_events", &events, "Since the last call: (status or carrier, at_ps, port, out, value, generation).")
       .def_property_readonly("ports", &PanelDevice::ports)
       .def_property_readonly("generation", &PanelDevice::generation)
       .def(

@@ -34,9 +34,10 @@ NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, co
   constexpr std::uint64_t kPurpose = 0xfa7e1;
   panel::Profile switching = panel::profile(profile);
   if (dark) switching.dark = {.low_ms = static_cast<double>(*dark) / 1e9};
-  return network.add_panel(circuits, {.profile = switching,
-                                      .carrier = carrier_named(carrier),
-                                      .seed = hash_key(network.seed(), network.nodes(), kPurpose)},
+  return network.add_panel(circuits,
+                           {.profile = switching,
+                            .carrier = carrier_named(carrier),
+                            .seed = hash_key(network.seed(), network.nodes(), kPurpose)},
                            kernel);
 }
 
@@ -85,13 +86,14 @@ std::pair<std::vector<std::uint32_t>, std::vector<Circuit>> assign(const std::ve
                                                                    const std::vector<std::uint32_t>& free,
                                                                    const std::string& rule, std::uint64_t seed,
                                                                    const std::string& ties) {
-  circuits::Assignment found = circuits::assign(demand, free, circuits::rule_named(rule), seed, circuits::ties_named(ties));
+  circuits::Assignment found =
+      circuits::assign(demand, free, circuits::rule_named(rule), seed, circuits::ties_named(ties));
   return {std::move(found.circuits), std::move(found.order)};
 }
 
-std::vector<std::int32_t> map_ports(const std::vector<std::uint32_t>& wanted,
-                                    const std::vector<std::uint64_t>& demand, std::uint32_t nics,
-                                    std::uint32_t alpha, const std::vector<std::int32_t>& previous) {
+std::vector<std::int32_t> map_ports(const std::vector<std::uint32_t>& wanted, const std::vector<std::uint64_t>& demand,
+                                    std::uint32_t nics, std::uint32_t alpha,
+                                    const std::vector<std::int32_t>& previous) {
   circuits::Assignment assignment;
   while (assignment.servers * assignment.servers < wanted.size()) ++assignment.servers;
   assignment.circuits = wanted;
@@ -120,8 +122,7 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
   bind_panel_device(m);
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
-           py::arg("kernel") = false,
-           py::arg("dark_ps") = py::none(),
+           py::arg("kernel") = false, py::arg("dark_ps") = py::none(),
            "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
            "run, -1 for none; its egress links have rate 0. dark_ps: in place of the profile's.")
       .def("panel_events", &panel_events, py::arg("panel"),
@@ -192,9 +193,7 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
   using circuits::Copilot;
   py::class_<Copilot>(m, "Copilot", "Predicts a layer's expert loads from those of the layer before it.")
       .def(py::init([](std::size_t experts, std::size_t records, double fading, std::size_t most_steps,
-                       double tolerance) {
-             return Copilot(experts, {records, fading, most_steps, tolerance});
-           }),
+                       double tolerance) { return Copilot(experts, {records, fading, most_steps, tolerance}); }),
            py::arg("experts"), py::kw_only(), py::arg("records") = 16, py::arg("fading") = 0.8,
            py::arg("most_steps") = 3000, py::arg("tolerance") = 1e-8)
       .def(

@@ -39,8 +39,8 @@ struct CallUnderWay {
 };
 
 // What each transport shows of a flow by itself, and core/transport/congestion/registry.cpp of any control.
-constexpr std::array<std::string_view, 6> kEngines = {"cwnd", "pacing_bps", "in_flight", "acked", "srtt_ps",
-                                                      "min_rtt_ps"};
+constexpr std::array<std::string_view, 6> kEngines = {"cwnd",  "pacing_bps", "in_flight",
+                                                      "acked", "srtt_ps",    "min_rtt_ps"};
 
 // Names that a control shows live for ever, as Observer asks.
 std::string_view kept_name(const std::string& name) {
@@ -59,8 +59,8 @@ FlowContext in_payload(FlowContext flow) {
 
 class PythonControl final : public CongestionControl {
  public:
-  PythonControl(FlowLimits& limits, const FlowContext& flow, std::string name,
-                const py::object& make, const OptionValues& options, Traits traits)
+  PythonControl(FlowLimits& limits, const FlowContext& flow, std::string name, const py::object& make,
+                const OptionValues& options, Traits traits)
       : CongestionControl(limits, traits), name_(std::move(name)) {
     ++alive;
     const py::gil_scoped_acquire gil;
@@ -96,9 +96,7 @@ class PythonControl final : public CongestionControl {
       object_.attr("on_tick")(now.count);
     });
   }
-  void on_established(Picoseconds rtt, Picoseconds now) override {
-    maybe("on_established", now, rtt.count, now.count);
-  }
+  void on_established(Picoseconds rtt, Picoseconds now) override { maybe("on_established", now, rtt.count, now.count); }
   void on_recovered(Picoseconds now) override { maybe("on_recovered", now, now.count); }
   void on_undo(Picoseconds now) override { maybe("on_undo", now, now.count); }
   void on_restart(Picoseconds now) override { maybe("on_restart", now, now.count); }
@@ -203,8 +201,7 @@ class PythonControl final : public CongestionControl {
     limits.next_tick = kNever;
     if (const py::object tick = optional("next_tick"); !tick.is_none()) {
       if (!PyIndex_Check(tick.ptr())) {
-        throw std::invalid_argument("next_tick=" + shown(tick) +
-                                    " is not a whole number of picoseconds, or None");
+        throw std::invalid_argument("next_tick=" + shown(tick) + " is not a whole number of picoseconds, or None");
       }
       int beyond = 0;
       const long long at = PyLong_AsLongLongAndOverflow(py::int_(tick).ptr(), &beyond);
@@ -218,9 +215,8 @@ class PythonControl final : public CongestionControl {
       throw std::invalid_argument(broken);
     }
     const bool paced_before = limits_.pacing_rate > 0;
-    reactions_.cuts += now.count >= 0 && (limits.cwnd < limits_.cwnd ||
-                                          (paced_before && limits.pacing_rate > 0 &&
-                                           limits.pacing_rate < limits_.pacing_rate));
+    reactions_.cuts += now.count >= 0 && (limits.cwnd < limits_.cwnd || (paced_before && limits.pacing_rate > 0 &&
+                                                                         limits.pacing_rate < limits_.pacing_rate));
     limits_ = limits;
   }
   py::object required(const char* name) const {
@@ -241,8 +237,7 @@ class PythonControl final : public CongestionControl {
     return text.size() > 60 ? text.substr(0, 60) + "..." : text;
   }
   static double number(const char* name, const py::object& value) {
-    if (py::isinstance<py::bool_>(value) || py::isinstance<py::str>(value) ||
-        !PyNumber_Check(value.ptr())) {
+    if (py::isinstance<py::bool_>(value) || py::isinstance<py::str>(value) || !PyNumber_Check(value.ptr())) {
       throw std::invalid_argument(std::string(name) + "=" + shown(value) + " is not a number");
     }
     return py::float_(value).cast<double>();
@@ -254,8 +249,7 @@ class PythonControl final : public CongestionControl {
     }
     if (bytes < 0) throw std::invalid_argument(std::string(name) + "=" + shown(value) + " is negative");
     if (bytes >= 9e18) {
-      throw std::invalid_argument(std::string(name) + "=" + shown(value) +
-                                  " is beyond what can be counted");
+      throw std::invalid_argument(std::string(name) + "=" + shown(value) + " is beyond what can be counted");
     }
     return static_cast<std::uint64_t>(bytes);
   }
@@ -271,7 +265,8 @@ class PythonControl final : public CongestionControl {
       }
       const auto text = name.cast<std::string>();
       if (std::find(kEngines.begin(), kEngines.end(), text) != kEngines.end()) {
-        throw std::invalid_argument("\"" + text + "\" is a series of the engine's own, which this one would hide; "
+        throw std::invalid_argument("\"" + text +
+                                    "\" is a series of the engine's own, which this one would hide; "
                                     "choose another name");
       }
       names_.push_back(kept_name(text));

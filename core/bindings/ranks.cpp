@@ -22,42 +22,36 @@ Marks mark_list(const std::vector<RankMark>& marks) {
 
 void bind_rank_bridge(py::module_& m) {
   py::class_<RankBridge>(m, "RankBridge", "One rank process on one host of a network.")
+      .def(py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world, std::uint32_t slots,
+                       std::uint32_t payload, std::uint32_t channels, std::uint32_t job, std::uint32_t sum_slots,
+                       std::uint32_t sum_values, std::uint32_t sum_window, std::uint32_t sum_scale,
+                       std::uint32_t sum_floats, std::uint32_t sum_servers, std::uint32_t sum_reach,
+                       std::uint32_t queue_pairs) {
+             rank::Geometry g;
+             g.rank = rank;
+             g.world = world;
+             g.notices = rank::notices_for(world);
+             g.slots = slots;
+             g.slot_payload = payload;
+             g.slot_channels = channels;
+             g.channels = queue_pairs;
+             g.sum_slots = sum_slots;
+             g.sum_values = sum_values;
+             g.sum_window = sum_window;
+             g.sum_scale = sum_scale;
+             g.sum_floats = sum_floats;
+             g.sum_servers = sum_servers;
+             g.sum_reach = sum_reach;
+             g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
+             return new RankBridge(n, host, g, JobId{job});
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(), py::arg("rank"),
+           py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768, py::arg("channels") = 16,
+           py::arg("job") = 0, py::arg("sum_slots") = 0, py::arg("sum_values") = 0, py::arg("sum_window") = 0,
+           py::arg("sum_scale") = 0, py::arg("sum_floats") = 0, py::arg("sum_servers") = 1, py::arg("sum_reach") = 2,
+           py::arg("queue_pairs") = 1, "queue_pairs: towards each other rank of the job.")
       .def(
-          py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
-                      std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
-                      std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
-                      std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats,
-                      std::uint32_t sum_servers, std::uint32_t sum_reach, std::uint32_t queue_pairs) {
-            rank::Geometry g;
-            g.rank = rank;
-            g.world = world;
-            g.notices = rank::notices_for(world);
-            g.slots = slots;
-            g.slot_payload = payload;
-            g.slot_channels = channels;
-            g.channels = queue_pairs;
-            g.sum_slots = sum_slots;
-            g.sum_values = sum_values;
-            g.sum_window = sum_window;
-            g.sum_scale = sum_scale;
-            g.sum_floats = sum_floats;
-            g.sum_servers = sum_servers;
-            g.sum_reach = sum_reach;
-            g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
-            return new RankBridge(n, host, g, JobId{job});
-          }),
-          py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(),
-          py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
-          py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
-          py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0,
-          py::arg("sum_floats") = 0, py::arg("sum_servers") = 1, py::arg("sum_reach") = 2,
-          py::arg("queue_pairs") = 1,
-          "queue_pairs: towards each other rank of the job.")
-      .def(
-          "fds",
-          [](const RankBridge& b) {
-            return py::make_tuple(b.memory_fd(), b.engine_event_fd());
-          },
+          "fds", [](const RankBridge& b) { return py::make_tuple(b.memory_fd(), b.engine_event_fd()); },
           "(memory, engine's eventfd), to be inherited by the rank's process.")
       .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1, py::arg("number") = 0,
            "Requests to `peer` go by this queue pair, the one of this number; `key` is the peer's RankBridge.key.")
@@ -83,35 +77,30 @@ void bind_rank_bridge(py::module_& m) {
           "take_marks", [](RankBridge& b) { return mark_list(b.take_marks()); },
           "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's "
           "meter.")
-      .def("steps", [](const RankBridge& b) { return step_rows(b.steps()); },
-           "int64[steps, 4]: rank, communicator, ring step and when the rank had received it (ps), where it marks "
-           "ring steps; of live ranks once the run has stopped.")
+      .def(
+          "steps", [](const RankBridge& b) { return step_rows(b.steps()); },
+          "int64[steps, 4]: rank, communicator, ring step and when the rank had received it (ps), where it marks "
+          "ring steps; of live ranks once the run has stopped.")
       .def_property_readonly("steps_unlogged", [](const RankBridge& b) { return b.steps().unlogged(); })
       .def(
           "tell",
-          [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason,
-             std::int64_t now, std::uint32_t status) {
-            b.tell(notice_named(kind), peer, reason_named(reason), {now}, status);
-          },
+          [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason, std::int64_t now,
+             std::uint32_t status) { b.tell(notice_named(kind), peer, reason_named(reason), {now}, status); },
           py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"), py::arg("status") = 0,
           "`status`: of a peer that has gone, its exit status or signal.")
-      .def_property_readonly(
-          "fault",
-          [](const RankBridge& b) {
-            return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
-          })
+      .def_property_readonly("fault",
+                             [](const RankBridge& b) {
+                               return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
+                             })
       .def(
-          "stop_at",
-          [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
-          py::arg("step"), py::arg("now_ps"),
-          "The rank's script ends itself after this optimizer step.")
-      .def_property_readonly(
-          "state",
-          [](RankBridge& b) {
-            static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone",
-                                                      "outside"};
-            return kNames[static_cast<std::size_t>(b.port().state())];
-          })
+          "stop_at", [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
+          py::arg("step"), py::arg("now_ps"), "The rank's script ends itself after this optimizer step.")
+      .def_property_readonly("state",
+                             [](RankBridge& b) {
+                               static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone",
+                                                                        "outside"};
+                               return kNames[static_cast<std::size_t>(b.port().state())];
+                             })
       .def_property_readonly("under_way", &RankBridge::under_way,
                              "The operation under way for longest, and how many more; or empty.")
       .def_property_readonly(
@@ -121,14 +110,17 @@ void bind_rank_bridge(py::module_& m) {
             return at == kNever ? 0 : at.count;
           },
           "When the first time limit or pause ends that the waiting rank has asked for; 0: none.")
-      .def_property_readonly("polls", [](RankBridge& b) { return b.port().polls(); },
-                             "Polls of the rank that found nothing.")
-      .def_property_readonly("strays", [](RankBridge& b) { return b.port().strays(); },
-                             "Threads that began to communicate while the rank counted as waiting.")
-      .def_property_readonly("sum_overflows", [](RankBridge& b) { return b.port().sum_overflows(); },
-                             "Blocks of the rank's sums with a value or a sum beyond the range of an int32.")
-      .def_property_readonly("sums_as_floats", [](RankBridge& b) { return b.port().sums_as_floats(); },
-                             "Of these, blocks that were summed as float32.")
+      .def_property_readonly(
+          "polls", [](RankBridge& b) { return b.port().polls(); }, "Polls of the rank that found nothing.")
+      .def_property_readonly(
+          "strays", [](RankBridge& b) { return b.port().strays(); },
+          "Threads that began to communicate while the rank counted as waiting.")
+      .def_property_readonly(
+          "sum_overflows", [](RankBridge& b) { return b.port().sum_overflows(); },
+          "Blocks of the rank's sums with a value or a sum beyond the range of an int32.")
+      .def_property_readonly(
+          "sums_as_floats", [](RankBridge& b) { return b.port().sums_as_floats(); },
+          "Of these, blocks that were summed as float32.")
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works)
@@ -147,24 +139,21 @@ void bind_rank_bridge(py::module_& m) {
       .def("add", &VirtualRanks::add, py::arg("bridge"), py::arg("job") = 0, py::keep_alive<1, 2>())
       .def("leave", &VirtualRanks::leave, py::arg("place"))
       .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
-      .def("strand", &VirtualRanks::strand,
-           "Tells all ranks that what still needs a rank that has left will not end.")
+      .def("strand", &VirtualRanks::strand, "Tells all ranks that what still needs a rank that has left will not end.")
       .def("may_yet_communicate", &VirtualRanks::may_yet_communicate, py::arg("ranks"),
            "Ranks with threads of which the engine cannot tell whether they will communicate.")
-      .def_property_readonly("wall_paced_ps", [](const VirtualRanks& v) { return v.wall_paced().count; },
-                             "Emulated time that passed while a rank slept outside the network.")
-      .def_property_readonly("waited_for", &VirtualRanks::waited_for,
-                             "The ranks that did when that time last began.")
+      .def_property_readonly(
+          "wall_paced_ps", [](const VirtualRanks& v) { return v.wall_paced().count; },
+          "Emulated time that passed while a rank slept outside the network.")
+      .def_property_readonly("waited_for", &VirtualRanks::waited_for, "The ranks that did when that time last began.")
       .def(
           "run",
           [](VirtualRanks& v, std::int64_t end, int wall_ms) {
-            static constexpr const char* kNames[] = {"reached", "marked", "stopped", "waiting",
-                                                     "stuck"};
+            static constexpr const char* kNames[] = {"reached", "marked", "stopped", "waiting", "stuck"};
             VirtualRanks::Stop stop;
             {
               py::gil_scoped_release release;
-              const SlowCalls slow_calls(
-                  [](void* context) { static_cast<VirtualRanks*>(context)->look_soon(); }, &v);
+              const SlowCalls slow_calls([](void* context) { static_cast<VirtualRanks*>(context)->look_soon(); }, &v);
               stop = v.run({end}, wall_ms);
             }
             raise_plugin_fault();

@@ -12,17 +12,13 @@ namespace py = pybind11;
 namespace loomnet {
 
 void bind_recorder(py::module_& m) {
-  py::class_<PerfettoWriter>(m, "PerfettoWriter",
-                             "Pieces of a Perfetto trace; times in picoseconds of the engine.")
-      .def(py::init([](std::int64_t zero) { return PerfettoWriter(Picoseconds{zero}); }),
-           py::arg("zero_ps") = 0,
+  py::class_<PerfettoWriter>(m, "PerfettoWriter", "Pieces of a Perfetto trace; times in picoseconds of the engine.")
+      .def(py::init([](std::int64_t zero) { return PerfettoWriter(Picoseconds{zero}); }), py::arg("zero_ps") = 0,
            "The file counts from `zero_ps`. What lies before is moved there; an instant is left out.")
-      .def("attribute",
-           py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute),
+      .def("attribute", py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute),
            py::arg("name"), py::arg("value"))
-      .def("attribute",
-           py::overload_cast<std::string_view, std::int64_t>(&PerfettoWriter::attribute),
-           py::arg("name"), py::arg("value"))
+      .def("attribute", py::overload_cast<std::string_view, std::int64_t>(&PerfettoWriter::attribute), py::arg("name"),
+           py::arg("value"))
       .def("process", &PerfettoWriter::process, py::arg("pid"), py::arg("name"))
       .def("thread", &PerfettoWriter::thread, py::arg("pid"), py::arg("tid"), py::arg("name"))
       .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"), py::arg("rank") = 0,
@@ -35,22 +31,20 @@ void bind_recorder(py::module_& m) {
           py::arg("parent"), py::arg("name"), "A track of numbers, for measure().")
       .def(
           "measure",
-          [](PerfettoWriter& w, TrackId track, std::int64_t at, double value) {
-            w.measure(track, {at}, value);
-          },
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, double value) { w.measure(track, {at}, value); },
           py::arg("track"), py::arg("at_ps"), py::arg("value"))
       .def(
           "begin",
-          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name,
-             const std::string& category) { w.begin(track, {at}, name, category); },
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name, const std::string& category) {
+            w.begin(track, {at}, name, category);
+          },
           py::arg("track"), py::arg("at_ps"), py::arg("name"), py::arg("category"))
       .def(
-          "end", [](PerfettoWriter& w, TrackId track, std::int64_t at) { w.end(track, {at}); },
-          py::arg("track"), py::arg("at_ps"))
+          "end", [](PerfettoWriter& w, TrackId track, std::int64_t at) { w.end(track, {at}); }, py::arg("track"),
+          py::arg("at_ps"))
       .def(
           "instant",
-          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name,
-             const std::string& category,
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name, const std::string& category,
              const std::vector<std::pair<std::string, std::int64_t>>& values) {
             std::vector<TraceArgument> arguments;
             for (const auto& [key, value] : values) arguments.push_back({key, value});
@@ -78,11 +72,10 @@ void bind_recorder(py::module_& m) {
              }
              return new NetworkRecorder(network, c);
            }),
-           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("seed"),
-           py::arg("timeline"), py::arg("most_hops") = 0)
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("seed"), py::arg("timeline"),
+           py::arg("most_hops") = 0)
       .def(
-          "stop_when_full",
-          [](NetworkRecorder& r) { r.recorder().stop_when_full(&r.network().events()); },
+          "stop_when_full", [](NetworkRecorder& r) { r.recorder().stop_when_full(&r.network().events()); },
           "run_until returns early while captures hold more than 8 MiB.")
       .def(
           "set_zero",
@@ -92,18 +85,16 @@ void bind_recorder(py::module_& m) {
           py::arg("at_ps"),
           "Captures and the timeline count time from here: the first job's start. Unless set, that is the "
           "engine's. None: it is not known yet, and captures keep up to 64 MiB until it is.")
-      .def("capture", &NetworkRecorder::capture, py::arg("half"), py::arg("interface"),
-           py::arg("description"))
+      .def("capture", &NetworkRecorder::capture, py::arg("half"), py::arg("interface"), py::arg("description"))
       .def(
-          "take", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.take(c, {})); },
-          py::arg("capture"), "pcapng bytes since the last call, in order of time.")
+          "take", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.take(c, {})); }, py::arg("capture"),
+          "pcapng bytes since the last call, in order of time.")
       .def(
-          "finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); },
-          py::arg("capture"), "The last bytes of a capture, which ends.")
+          "finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); }, py::arg("capture"),
+          "The last bytes of a capture, which ends.")
       .def("packets", &NetworkRecorder::packets, py::arg("capture"))
       .def(
-          "kept_of_packets",
-          [](NetworkRecorder& r) { return r.recorder().packet_sampler().halvings(); },
+          "kept_of_packets", [](NetworkRecorder& r) { return r.recorder().packet_sampler().halvings(); },
           "n, where the timeline keeps 1/2^n of all packets.")
       .def(
           "marks",

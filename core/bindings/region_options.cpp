@@ -25,8 +25,9 @@ moe::FirstDispatch first_dispatch_named(const std::string& name) {
 
 moe::Repatch repatch_named(const std::string& name) {
   using enum moe::Repatch;
-  return named<moe::Repatch>("moe: repatch", name,
-                             {{"layer", layer}, {"worthwhile", worthwhile}, {"iteration", iteration}, {"once", once}, {"never", never}});
+  return named<moe::Repatch>(
+      "moe: repatch", name,
+      {{"layer", layer}, {"worthwhile", worthwhile}, {"iteration", iteration}, {"once", once}, {"never", never}});
 }
 
 circuits::Split split_named(const std::string& name) {
@@ -35,8 +36,7 @@ circuits::Split split_named(const std::string& name) {
 }
 
 circuits::Duplex duplex_named(const std::string& name) {
-  return named<circuits::Duplex>("moe: demand", name,
-                                 {{"sum", circuits::Duplex::sum}, {"max", circuits::Duplex::max}});
+  return named<circuits::Duplex>("moe: demand", name, {{"sum", circuits::Duplex::sum}, {"max", circuits::Duplex::max}});
 }
 
 circuits::RegionOptions region_options(const RegionSettings& settings, std::optional<AssignerFunction> assigner) {
@@ -73,8 +73,11 @@ py::array region_events(const moe::RegionDriver& driver) {
   RegionEventRow* at = out.mutable_data();
   for (const auto& e : driver.events()) {
     const auto& k = e.event.key;
-    *at++ = {e.event.at.count, static_cast<std::int64_t>(e.generation), k.iteration, k.layer, k.micro_batch,
-             k.backward, k.guessed, static_cast<std::uint8_t>(e.event.kind), e.event.changed, e.event.dark.count};
+    *at++ = {e.event.at.count, static_cast<std::int64_t>(e.generation),
+             k.iteration,      k.layer,
+             k.micro_batch,    k.backward,
+             k.guessed,        static_cast<std::uint8_t>(e.event.kind),
+             e.event.changed,  e.event.dark.count};
   }
   return out;
 }

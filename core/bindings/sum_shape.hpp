@@ -22,14 +22,22 @@ inline std::optional<SumShape> sum_shape(const std::optional<SumNumbers>& given)
   if (!given) return std::nullopt;
   SumShape made;
   for (const auto& [name, value] : *given) {
-    if (name == "sum_slots") made.slots = value;
-    else if (name == "sum_values") made.values = value;
-    else if (name == "sum_window") made.window = value;
-    else if (name == "sum_scale") made.scale = value;
-    else if (name == "sum_floats") made.floats = value != 0;
-    else if (name == "sum_servers") made.servers = value;
-    else if (name == "sum_reach") made.reach = value;
-    else throw std::invalid_argument("sums: no number " + name);
+    if (name == "sum_slots")
+      made.slots = value;
+    else if (name == "sum_values")
+      made.values = value;
+    else if (name == "sum_window")
+      made.window = value;
+    else if (name == "sum_scale")
+      made.scale = value;
+    else if (name == "sum_floats")
+      made.floats = value != 0;
+    else if (name == "sum_servers")
+      made.servers = value;
+    else if (name == "sum_reach")
+      made.reach = value;
+    else
+      throw std::invalid_argument("sums: no number " + name);
   }
   return made;
 }

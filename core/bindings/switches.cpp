@@ -116,8 +116,7 @@ ProgramOptions program_options(const py::dict& options) {
       int beyond = 0;
       out[name] = std::int64_t{PyLong_AsLongLongAndOverflow(value.ptr(), &beyond)};
       if (beyond != 0) {
-        throw std::invalid_argument("switch program option " + name + ": " +
-                                    py::cast<std::string>(py::str(value)) +
+        throw std::invalid_argument("switch program option " + name + ": " + py::cast<std::string>(py::str(value)) +
                                     " is beyond 64 bits; give a smaller number");
       }
     } else if (py::isinstance<py::float_>(value)) {
@@ -243,9 +242,9 @@ void load_switch_program(const std::string& name, const std::string& file, const
 
 void bind_loaded(py::module_& m) {
   py::register_exception<ProgramFault>(m, "ProgramFault", PyExc_RuntimeError);
-  m.def("load_switch_program", load_switch_program, py::arg("name"), py::kw_only(), py::arg("file"),
-        py::arg("summary"), py::arg("counters"), py::arg("options"), py::arg("fields"), py::arg("rows"),
-        py::arg("row_bytes"), py::arg("payload_at"), py::arg("payload_bytes"), py::arg("object"), py::arg("refusal"),
+  m.def("load_switch_program", load_switch_program, py::arg("name"), py::kw_only(), py::arg("file"), py::arg("summary"),
+        py::arg("counters"), py::arg("options"), py::arg("fields"), py::arg("rows"), py::arg("row_bytes"),
+        py::arg("payload_at"), py::arg("payload_bytes"), py::arg("object"), py::arg("refusal"),
         "Makes a switch program known that was compiled from one C file. options: (name, unit, default, least, "
         "greatest); fields of a state row: (name, offset, bytes, whether a number). `object`: the compiled object, "
         "which is loaded into this process; None: `refusal` says why it is not.");
@@ -264,8 +263,7 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
   bind_loaded(m);
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(
       m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
-      .def(py::init([](std::uint32_t generation, const py::bytes& bytes,
-                       std::vector<std::vector<SwitchPort>> groups) {
+      .def(py::init([](std::uint32_t generation, const py::bytes& bytes, std::vector<std::vector<SwitchPort>> groups) {
              const std::string_view data = bytes;
              auto batch = std::make_shared<TableBatch>();
              batch->generation = generation;
@@ -277,11 +275,9 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
            py::arg("groups") = std::vector<std::vector<SwitchPort>>{},
            "groups: the ports that each get a copy, by a replicate verdict's group number.")
       .def_readonly("generation", &TableBatch::generation)
-      .def_property_readonly("bytes",
-                             [](const TableBatch& b) {
-                               return py::bytes(reinterpret_cast<const char*>(b.bytes.data()),
-                                                b.bytes.size());
-                             })
+      .def_property_readonly(
+          "bytes",
+          [](const TableBatch& b) { return py::bytes(reinterpret_cast<const char*>(b.bytes.data()), b.bytes.size()); })
       .def_readonly("groups", &TableBatch::groups);
   m.def(
       "table_batch",
@@ -341,9 +337,8 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
   network
       .def(
           "add_switch",
-          [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed,
-             std::uint64_t buffer_bytes, double alpha, bool pfc, const std::string& program,
-             const py::dict& options) {
+          [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed, std::uint64_t buffer_bytes,
+             double alpha, bool pfc, const std::string& program, const py::dict& options) {
             // Checked also where the kernel runs it: LiveRun takes the same name and options.
             const ProgramKind& kind = program_kind(program);
             const ProgramSettings settings = checked_settings(kind, ports, hash_seed, program_options(options));
@@ -369,8 +364,7 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
             (void)program_at(n, node, "reset_switch");  // refuses a switch that runs elsewhere
             n.reset_switch(node);
           },
-          py::arg("node"),
-          "The switch reboots: its program's state is zeros and its tables are gone, counters stay.")
+          py::arg("node"), "The switch reboots: its program's state is zeros and its tables are gone, counters stay.")
       .def(
           "switch_snapshot",
           [](Network& n, NodeId node) {

@@ -56,12 +56,9 @@ const Transport& transport_of(Network& network, NodeId host, QpNumber qp, const 
 }
 
 using State = py::typing::Dict<py::str, py::float_>;
-State transport_state(Network& network, NodeId host, QpNumber qp, std::size_t part,
-                         const std::string& transport) {
+State transport_state(Network& network, NodeId host, QpNumber qp, std::size_t part, const std::string& transport) {
   struct Rows final : Observer {
-    void value(std::string_view name, double value) override {
-      out[py::str(name.data(), name.size())] = value;
-    }
+    void value(std::string_view name, double value) override { out[py::str(name.data(), name.size())] = value; }
     State out;
   } rows;
   transport_of(network, host, qp, transport).state(qp, part, rows);
@@ -114,8 +111,8 @@ py::list option_rows(const std::vector<OptionInfo>& options) {
 }
 
 py::array_t<double> flow_probe_array(const FlowProbe& probe, const std::vector<double>& values) {
-  py::array_t<double> out({static_cast<py::ssize_t>(probe.rows().size()),
-                           static_cast<py::ssize_t>(probe.names().size())});
+  py::array_t<double> out(
+      {static_cast<py::ssize_t>(probe.rows().size()), static_cast<py::ssize_t>(probe.names().size())});
   std::copy(values.begin(), values.end(), out.mutable_data());
   return out;
 }
@@ -201,15 +198,16 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
       .def("add", &add_senders, py::arg("network"), py::arg("queue_pairs"), py::keep_alive<1, 2>(),
            "Senders whose rows follow those that are there; names may come behind the known ones.")
       .def_property_readonly("names", &FlowProbe::names)
-      .def("rows",
-           [](const FlowProbe& probe, std::size_t since) {
-             std::vector<std::pair<std::size_t, std::size_t>> out;
-             for (std::size_t i = since; i < probe.rows().size(); ++i) {
-               out.emplace_back(probe.rows()[i].sender, probe.rows()[i].part);
-             }
-             return out;
-           },
-           py::arg("since") = 0, "Of each row from number `since` on: number of the queue pair, and part.")
+      .def(
+          "rows",
+          [](const FlowProbe& probe, std::size_t since) {
+            std::vector<std::pair<std::size_t, std::size_t>> out;
+            for (std::size_t i = since; i < probe.rows().size(); ++i) {
+              out.emplace_back(probe.rows()[i].sender, probe.rows()[i].part);
+            }
+            return out;
+          },
+          py::arg("since") = 0, "Of each row from number `since` on: number of the queue pair, and part.")
       .def(
           "take",
           [](const FlowProbe& probe) {

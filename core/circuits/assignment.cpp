@@ -48,19 +48,17 @@ int compare(const Pair& a, const Pair& b, Rule rule) {
 
 void check(std::span<const std::uint64_t> demand, std::size_t servers) {
   if (demand.size() != servers * servers) {
-    throw std::invalid_argument("circuits: demand has " + std::to_string(demand.size()) +
-                                " entries, not " + std::to_string(servers) + " x " +
-                                std::to_string(servers));
+    throw std::invalid_argument("circuits: demand has " + std::to_string(demand.size()) + " entries, not " +
+                                std::to_string(servers) + " x " + std::to_string(servers));
   }
   for (std::size_t i = 0; i < servers; ++i) {
     if (demand[i * servers + i] != 0) {
-      throw std::invalid_argument("circuits: demand of server " + std::to_string(i) +
-                                  " with itself is not 0");
+      throw std::invalid_argument("circuits: demand of server " + std::to_string(i) + " with itself is not 0");
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (demand[i * servers + j] == demand[j * servers + i]) continue;
-      throw std::invalid_argument("circuits: demand of servers " + std::to_string(j) + " and " +
-                                  std::to_string(i) + " is not the same both ways");
+      throw std::invalid_argument("circuits: demand of servers " + std::to_string(j) + " and " + std::to_string(i) +
+                                  " is not the same both ways");
     }
   }
 }

@@ -33,8 +33,8 @@ Copilot::Copilot(std::size_t experts, const CopilotOptions& options)
 
 std::vector<double> Copilot::shares(std::span<const double> loads) const {
   if (loads.size() != experts_) {
-    throw std::invalid_argument("copilot: " + std::to_string(loads.size()) + " loads of " +
-                                std::to_string(experts_) + " experts");
+    throw std::invalid_argument("copilot: " + std::to_string(loads.size()) + " loads of " + std::to_string(experts_) +
+                                " experts");
   }
   const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
   if (!std::isfinite(sum) || sum <= 0 || std::ranges::min(loads) < 0) {
@@ -113,8 +113,7 @@ double Copilot::objective(std::span<const double> matrix) const {
   double sum = 0, weight = 1;
   for (const Record& one : records_) {
     for (std::size_t i = 0; i < experts_; ++i) {
-      const double predicted =
-          std::inner_product(one.before.begin(), one.before.end(), &matrix[i * experts_], 0.0);
+      const double predicted = std::inner_product(one.before.begin(), one.before.end(), &matrix[i * experts_], 0.0);
       sum += weight * (one.loads[i] - predicted) * (one.loads[i] - predicted);
     }
     weight *= options_.fading;

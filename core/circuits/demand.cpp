@@ -11,9 +11,8 @@ constexpr std::uint64_t kMost = 1ull << 40;  // tokens of a row: sums over 2^20 
 
 Tokens tokens_of(std::size_t experts, std::vector<std::uint64_t> counts) {
   if (experts == 0 || counts.size() != experts * experts) {
-    throw std::invalid_argument("circuits: weights have " + std::to_string(counts.size()) +
-                                " entries, not " + std::to_string(experts) + " x " +
-                                std::to_string(experts));
+    throw std::invalid_argument("circuits: weights have " + std::to_string(counts.size()) + " entries, not " +
+                                std::to_string(experts) + " x " + std::to_string(experts));
   }
   Tokens found{experts, std::move(counts), 0};
   for (std::size_t s = 0; s < experts; ++s) {
@@ -25,17 +24,15 @@ Tokens tokens_of(std::size_t experts, std::vector<std::uint64_t> counts) {
     }
     if (s == 0) found.row_sum = sum;
     if (sum != found.row_sum) {
-      throw std::invalid_argument("circuits: weights of row " + std::to_string(s) + " sum to " +
-                                  std::to_string(sum) + ", those of row 0 to " +
-                                  std::to_string(found.row_sum) + "; all rows have one sum");
+      throw std::invalid_argument("circuits: weights of row " + std::to_string(s) + " sum to " + std::to_string(sum) +
+                                  ", those of row 0 to " + std::to_string(found.row_sum) + "; all rows have one sum");
     }
   }
   if (found.row_sum == 0) throw std::invalid_argument("circuits: weights are all 0");
   return found;
 }
 
-std::uint64_t gpu_bytes(const Tokens& tokens, std::size_t source, std::size_t destination,
-                        std::uint64_t per_rank) {
+std::uint64_t gpu_bytes(const Tokens& tokens, std::size_t source, std::size_t destination, std::uint64_t per_rank) {
   const auto whole = static_cast<unsigned __int128>(per_rank) * tokens.at(source, destination);
   return static_cast<std::uint64_t>((whole + tokens.row_sum - 1) / tokens.row_sum);
 }
@@ -57,11 +54,10 @@ std::vector<std::uint64_t> server_tokens(const Tokens& tokens, const Placement& 
   return found;
 }
 
-std::vector<std::uint64_t> pair_demand(std::span<const std::uint64_t> tokens, std::size_t servers,
-                                       Duplex duplex) {
+std::vector<std::uint64_t> pair_demand(std::span<const std::uint64_t> tokens, std::size_t servers, Duplex duplex) {
   if (tokens.size() != servers * servers) {
-    throw std::invalid_argument("circuits: tokens of " + std::to_string(tokens.size()) +
-                                " pairs, not of " + std::to_string(servers) + " servers");
+    throw std::invalid_argument("circuits: tokens of " + std::to_string(tokens.size()) + " pairs, not of " +
+                                std::to_string(servers) + " servers");
   }
   std::vector<std::uint64_t> found(tokens.size());
   for (std::size_t i = 0; i < servers; ++i) {

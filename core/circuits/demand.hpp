@@ -31,8 +31,7 @@ struct Placement {
 
 // Bytes from one GPU to another of the same rank: ceil(per_rank * tokens / row sum). `per_rank`: bytes that a
 // GPU sends in all. Combine phases send the transpose.
-std::uint64_t gpu_bytes(const Tokens& tokens, std::size_t source, std::size_t destination,
-                        std::uint64_t per_rank);
+std::uint64_t gpu_bytes(const Tokens& tokens, std::size_t source, std::size_t destination, std::uint64_t per_rank);
 
 // Tokens from server to server, by servers i * servers + j, own ones left out: each expert's are divided over
 // the GPUs of its group, so the unit is a token's part on one GPU.

@@ -90,14 +90,13 @@ ServerNics server_nics(std::uint32_t nics, std::uint32_t alpha) {
   return found;
 }
 
-PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand,
-                  const ServerNics& nics, const PortMap& previous, std::span<const std::uint8_t> broken) {
+PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand, const ServerNics& nics,
+                  const PortMap& previous, std::span<const std::uint8_t> broken) {
   Mapping mapping(wanted, nics, broken);
   if (!broken.empty() && broken.size() != mapping.map.peer.size()) {
     throw std::invalid_argument("circuits: broken ports are of another region");
   }
-  if (!previous.peer.empty() &&
-      (previous.servers != mapping.map.servers || previous.alpha != mapping.map.alpha)) {
+  if (!previous.peer.empty() && (previous.servers != mapping.map.servers || previous.alpha != mapping.map.alpha)) {
     throw std::invalid_argument("circuits: the previous ports are of another region");
   }
   if (demand.size() != wanted.circuits.size()) {

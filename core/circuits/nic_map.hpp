@@ -31,8 +31,7 @@ struct PortMap {
 // node with more free NICs, and the lowest number. Pairs with more circuits choose first, then pairs with more
 // demand. `previous` is empty or of the same region. `broken`: for each port 1 where no circuit may take it; empty
 // where all work. Throws std::invalid_argument.
-PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand,
-                  const ServerNics& nics, const PortMap& previous,
-                  std::span<const std::uint8_t> broken = {});
+PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand, const ServerNics& nics,
+                  const PortMap& previous, std::span<const std::uint8_t> broken = {});
 
 }  // namespace loomnet::circuits

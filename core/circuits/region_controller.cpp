@@ -151,8 +151,8 @@ PortMap RegionController::plan(const Wanted& wanted) {
   return mapped(found, wanted, ports);
 }
 
-void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
-                              bool any, Use use) {
+void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any,
+                              Use use) {
   if (bytes.size() != std::size_t{options_.servers} * options_.servers) {
     throw std::invalid_argument("circuits: a demand of " + std::to_string(bytes.size()) + " pairs in a region of " +
                                 std::to_string(options_.servers) + " servers");

@@ -64,7 +64,7 @@ struct RegionOptions {
   std::optional<Weighing> worthwhile{};
   bool all_dark = false;                   // each request darkens the whole region, as in the authors' simulator
   Picoseconds drain_limit = milliseconds(10);  // after it the panel is patched, and packets still on a circuit are lost
-  panel::Port first_port = 0;              // first of the region's ports at its panel
+  panel::Port first_port = 0;  // first of the region's ports at its panel
 };
 
 struct RegionEvent {
@@ -73,7 +73,7 @@ struct RegionEvent {
   Picoseconds at;
   DemandKey key;
   std::uint32_t changed = 0;  // circuits that go or come
-  Picoseconds dark;           // of apply and outside
+  Picoseconds dark;  // of apply and outside
   friend bool operator==(const RegionEvent&, const RegionEvent&) = default;
 };
 
@@ -122,7 +122,7 @@ class RegionController {
     Picoseconds asked;  // its use.hidden counts from here
   };
   struct Ports {
-    std::vector<std::uint32_t> free;   // of each server
+    std::vector<std::uint32_t> free;  // of each server
     std::vector<std::uint8_t> broken;  // by port
   };
   // Whether a backward pass of this demand comes right after the forward pass of its layer, whose circuits it takes.

@@ -17,9 +17,9 @@ namespace loomnet::circuits {
 // What a request asks circuits for.
 struct Use {
   std::vector<std::uint64_t> bytes;  // that server i sends server j in one exchange, or j sends i: i * servers + j
-  std::uint32_t exchanges = 2;       // that take its circuits until the next request; 0: an earlier one counted them
-  Picoseconds hidden{};              // of the dark time, by work that goes on before the first of them
-  Picoseconds next_hidden{};         // of a dark time that the next request begins, as far as that is known; else 0
+  std::uint32_t exchanges = 2;  // that take its circuits until the next request; 0: an earlier one counted them
+  Picoseconds hidden{};  // of the dark time, by work that goes on before the first of them
+  Picoseconds next_hidden{};  // of a dark time that the next request begins, as far as that is known; else 0
 };
 
 struct Weighing {

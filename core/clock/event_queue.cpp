@@ -93,8 +93,7 @@ void EventQueue::refill() {
     extract(b);
     ++cursor_;
   }
-  edge_ = cursor_ <= bucket_of(kNever) ? Picoseconds{static_cast<std::int64_t>(cursor_ << shift_)}
-                                       : kNever;
+  edge_ = cursor_ <= bucket_of(kNever) ? Picoseconds{static_cast<std::int64_t>(cursor_ << shift_)} : kNever;
 }
 
 void EventQueue::enlarge_run() {

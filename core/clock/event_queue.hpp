@@ -74,7 +74,8 @@ class EventQueue {
   // the next run begins. While domains are served apart, only an event of kAnybody may call it: inside a window the
   // domains' clocks differ, so the run would not end at one time.
   void stop() {
-    if (windows_ && domain_ != kAnybody) [[unlikely]] refuse_stop();
+    if (windows_ && domain_ != kAnybody) [[unlikely]]
+      refuse_stop();
     stopped_ = leave_ = true;
   }
   bool stopped() const { return stopped_; }
@@ -109,17 +110,14 @@ class EventQueue {
   };
 
   std::uint64_t key_of(ObjectId object) {
-    return static_cast<std::uint64_t>(object) << kSequenceBits |
-           (sequence_++ & ((1ull << kSequenceBits) - 1));
+    return static_cast<std::uint64_t>(object) << kSequenceBits | (sequence_++ & ((1ull << kSequenceBits) - 1));
   }
   const Object& object_of(std::uint64_t key) const {
     return handlers_[number(static_cast<ObjectId>(key >> kSequenceBits))];
   }
   EventHandler* handler_of(const Event& event) const { return object_of(event.key).handler; }
   Domain domain_of(const Event& event) const { return object_of(event.key).domain; }
-  std::uint64_t bucket_of(Picoseconds at) const {
-    return static_cast<std::uint64_t>(at.count) >> shift_;
-  }
+  std::uint64_t bucket_of(Picoseconds at) const { return static_cast<std::uint64_t>(at.count) >> shift_; }
   std::uint64_t buckets() const { return mask_ + 1; }
   void insert(Picoseconds at, std::uint64_t key, std::uint64_t what) {
     const std::uint64_t b = bucket_of(at) & mask_;
@@ -137,8 +135,7 @@ class EventQueue {
   }
   std::uint32_t grow();
   bool wants_refill() const {
-    return end_ - next_ < run_low_ &&
-           (ring_count_ > 0 || (next_ == end_ && early_.empty() && !late_.empty()));
+    return end_ - next_ < run_low_ && (ring_count_ > 0 || (next_ == end_ && early_.empty() && !late_.empty()));
   }
   const Event* front();
   Event pop(const Event* front);
@@ -159,10 +156,12 @@ class EventQueue {
   // event_windows.cpp
   void schedule_in_window(Picoseconds at, std::uint64_t key, std::uint64_t what) {
     if (!(key >> kSequenceBits & kLocal)) {
-      if (domain_ != kAnybody && at < edge_) [[unlikely]] refuse(key);
+      if (domain_ != kAnybody && at < edge_) [[unlikely]]
+        refuse(key);
       shared_.push({at, key, what});
     } else if (at < edge_) {
-      if (object_of(key).domain != domain_) [[unlikely]] refuse(key);
+      if (object_of(key).domain != domain_) [[unlikely]]
+        refuse(key);
       early_.push({at, key, what});
     } else if (const auto w = windows_->window_of(at); w - cursor_ < WindowRing::kHeld) {
       windows_->insert(w, {at, key, what});
@@ -184,7 +183,7 @@ class EventQueue {
   Event* next_ = nullptr;
   Event* end_ = nullptr;
   std::ptrdiff_t run_low_ = 1;  // filled up when shorter than this …
-  std::size_t run_high_ = 32;   // … to this
+  std::size_t run_high_ = 32;  // … to this
   Picoseconds edge_{};
   EventHeap early_, late_;
   // The ring: bucket b of time (at >> shift_) is at b & mask_; cursor_ is the first not yet taken.
@@ -204,7 +203,7 @@ class EventQueue {
   std::unique_ptr<WindowRing> windows_;
   EventHeap shared_;  // kAnybody's
   Picoseconds lookahead_{}, floor_{};
-  Domain domain_ = kAnybody;           // at work
+  Domain domain_ = kAnybody;  // at work
   std::vector<std::uint32_t> places_;  // by domain, see gather()
 
   std::vector<Object> handlers_{1};

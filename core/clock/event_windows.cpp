@@ -13,9 +13,9 @@ constexpr std::size_t kSparse = 8;          // domains per event: sorting beats 
 }  // namespace
 
 void EventQueue::refuse(std::uint64_t key) const {
-  throw std::logic_error("event queue: domain " + std::to_string(domain_) +
-                         " schedules an event of domain " + std::to_string(object_of(key).domain) +
-                         " within the lookahead of " + std::to_string(lookahead_.count) + " ps");
+  throw std::logic_error("event queue: domain " + std::to_string(domain_) + " schedules an event of domain " +
+                         std::to_string(object_of(key).domain) + " within the lookahead of " +
+                         std::to_string(lookahead_.count) + " ps");
 }
 
 void EventQueue::refuse_stop() const {
@@ -117,9 +117,7 @@ bool EventQueue::open_window(Picoseconds end) {
       }
       // A part of it: the rest waits outside.
       std::vector<Event> now, later;
-      windows_->drain(window, [&](const Event& event) {
-        (event.at < limit ? now : later).push_back(event);
-      });
+      windows_->drain(window, [&](const Event& event) { (event.at < limit ? now : later).push_back(event); });
       for (const Event& event : now) windows_->insert(window, event);
       cursor_ = window;
       edge_ = limit;
@@ -141,8 +139,7 @@ bool EventQueue::run_windows(Picoseconds end) {
     if (leave_) return false;  // stopped by an event of kAnybody, which comes before the domains' events of its time
     while (next_ < end_ || !early_.empty()) {
       // The domain at work comes to its end before the next begins.
-      if (next_ < end_ && (early_.empty() || (domain_of(*next_) == domain_ &&
-                                              next_->before(early_.front())))) {
+      if (next_ < end_ && (early_.empty() || (domain_of(*next_) == domain_ && next_->before(early_.front())))) {
         const Event event = *next_;
         if (fetch_) look_ahead();
         ++next_;

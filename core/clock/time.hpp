@@ -15,17 +15,21 @@ struct Picoseconds {
   constexpr Picoseconds operator+(Picoseconds o) const { return {count + o.count}; }
   constexpr Picoseconds operator-(Picoseconds o) const { return {count - o.count}; }
   constexpr Picoseconds operator-() const { return {-count}; }
-  constexpr Picoseconds& operator+=(Picoseconds o) { count += o.count; return *this; }
-  constexpr Picoseconds& operator-=(Picoseconds o) { count -= o.count; return *this; }
+  constexpr Picoseconds& operator+=(Picoseconds o) {
+    count += o.count;
+    return *this;
+  }
+  constexpr Picoseconds& operator-=(Picoseconds o) {
+    count -= o.count;
+    return *this;
+  }
   constexpr Picoseconds operator*(std::int64_t k) const { return {count * k}; }
   constexpr Picoseconds operator/(std::int64_t k) const { return {count / k}; }
   constexpr std::int64_t operator/(Picoseconds o) const { return count / o.count; }
   constexpr double seconds() const { return static_cast<double>(count) * 1e-12; }
   constexpr double microseconds() const { return static_cast<double>(count) * 1e-6; }
   // Scales by a real factor (for example 0.75 * RTT), rounded toward zero.
-  constexpr Picoseconds scaled(double k) const {
-    return {static_cast<std::int64_t>(static_cast<double>(count) * k)};
-  }
+  constexpr Picoseconds scaled(double k) const { return {static_cast<std::int64_t>(static_cast<double>(count) * k)}; }
 };
 
 inline constexpr Picoseconds kNever{std::numeric_limits<std::int64_t>::max()};

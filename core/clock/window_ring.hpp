@@ -17,21 +17,18 @@ class WindowRing {
   static constexpr Window kWindows = 1024;
   static constexpr Window kHeld = kWindows - 1;  // at once, from any one on or the one before it
 
-  explicit WindowRing(Picoseconds width) : width_(static_cast<std::uint64_t>(width.count)) {
-    heads_.fill(kNone);
-  }
+  explicit WindowRing(Picoseconds width) : width_(static_cast<std::uint64_t>(width.count)) { heads_.fill(kNone); }
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
   Window window_of(Picoseconds at) const { return static_cast<std::uint64_t>(at.count) / width_; }
-  Picoseconds begin_of(Window window) const {
-    return {static_cast<std::int64_t>(window * width_)};
-  }
+  Picoseconds begin_of(Window window) const { return {static_cast<std::int64_t>(window * width_)}; }
 
   void insert(Window window, const Event& event) {
     const std::uint64_t slot = window % kWindows;
     std::uint32_t head = heads_[slot];
-    if (head == kNone || blocks_[head].count == kBlock) [[unlikely]] head = extend(slot);
+    if (head == kNone || blocks_[head].count == kBlock) [[unlikely]]
+      head = extend(slot);
     Block& block = blocks_[head];
     block.events[block.count++] = event;
     ++size_;

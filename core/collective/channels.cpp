@@ -58,8 +58,8 @@ int Channels::take_idle(JobRank rank, Stream stream) {
     out.sent_before = out.sent;
     out.used = p.uses;
     ++counters.channels_opened;
-    post_bare(rank, Immediate::named(ImmediateKind::open, static_cast<std::uint8_t>(c),
-                                     stream.communicator, stream.traffic));
+    post_bare(rank,
+              Immediate::named(ImmediateKind::open, static_cast<std::uint8_t>(c), stream.communicator, stream.traffic));
     return static_cast<int>(c);
   }
   return -1;
@@ -73,9 +73,7 @@ int Channels::open(JobRank rank, Stream stream) {
     if (out.state == State::open) return static_cast<int>(c);
     if (out.state == State::closing && out.asked) return -1;  // until the peer has answered
   }
-  const auto in = [stream](const auto& list) {
-    return std::find(list.begin(), list.end(), stream) != list.end();
-  };
+  const auto in = [stream](const auto& list) { return std::find(list.begin(), list.end(), stream) != list.end(); };
   if (in(p.parked) || in(p.waiting)) return -1;
   if (p.waiting.empty()) {
     if (const int c = take_idle(rank, stream); c >= 0) return c;
@@ -118,8 +116,7 @@ Channels::Outbound* Channels::victim(Peer& p) const {
 void Channels::reclaim(JobRank rank) {
   Peer& p = *peers_[rank];
   const auto coming = static_cast<std::size_t>(std::count_if(
-      p.out.begin(), p.out.end(),
-      [this](Outbound& out) { return idle(out) || out.asked || out.yielding; }));
+      p.out.begin(), p.out.end(), [this](Outbound& out) { return idle(out) || out.asked || out.yielding; }));
   std::size_t wanted = p.waiting.size() > coming ? p.waiting.size() - coming : 0;
   const auto take_back = [&](Outbound& out) {
     // For a collective only credit comes back along a channel. If all of it is here, no answer is needed.
@@ -174,8 +171,8 @@ bool Channels::can_send(JobRank rank, std::uint16_t channel, bool forwarded) con
   // A queue pair keeps order, so this rank's credits to the peer stand behind what it has posted to
   // it: half a window there leaves the peer the other half to send from until they arrive. What is
   // forwarded comes at the pace of the network and does not pile up.
-  return forwarded || static_cast<std::uint32_t>(std::popcount(out.pending)) <
-         std::max<std::uint32_t>(1, layout_.slots() / 2);
+  return forwarded ||
+         static_cast<std::uint32_t>(std::popcount(out.pending)) < std::max<std::uint32_t>(1, layout_.slots() / 2);
 }
 
 std::uint8_t* Channels::payload(JobRank rank, std::uint16_t channel) {
@@ -184,9 +181,8 @@ std::uint8_t* Channels::payload(JobRank rank, std::uint16_t channel) {
   return staging_ + layout_.send_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
 }
 
-void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& header,
-                    std::uint32_t length, bool first, bool last, std::uint32_t sequence_low,
-                    const Attributes& attributes) {
+void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& header, std::uint32_t length, bool first,
+                    bool last, std::uint32_t sequence_low, const Attributes& attributes) {
   Peer& p = *peers_[rank];
   Outbound& out = p.out[channel];
   out.used = ++p.uses;
@@ -195,14 +191,12 @@ void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& heade
   write.id = data_id(channel, slot);
   if (staging_ != nullptr) {
     std::uint8_t* at = staging_ + layout_.send_slot(rank, channel, slot);
-    header.serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes>(
-        at, StagingLayout::kHeaderBytes));
+    header.serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes>(at, StagingLayout::kHeaderBytes));
     write.local = at;
   }
   write.remote_offset = layout_.receive_slot(self_, channel, slot);
   write.length = StagingLayout::kHeaderBytes + length;
-  write.immediate =
-      Immediate::data(static_cast<std::uint8_t>(channel), slot, first, last, sequence_low).encode();
+  write.immediate = Immediate::data(static_cast<std::uint8_t>(channel), slot, first, last, sequence_low).encode();
   write.framing = StagingLayout::kHeaderBytes;
   write.attributes = attributes;
   write.attributes.communicator = header.communicator;
@@ -219,8 +213,7 @@ void Channels::clear_to_send(JobRank rank, Stream stream, std::uint32_t message)
   const int channel = find_inbound(rank, stream);
   const bool has_channel = channel >= 0 && !is_kept(static_cast<std::uint16_t>(channel));
   if (!has_channel) {
-    post_bare(rank, Immediate::named(ImmediateKind::stream,
-                                     static_cast<std::uint8_t>(StreamWord::clear),
+    post_bare(rank, Immediate::named(ImmediateKind::stream, static_cast<std::uint8_t>(StreamWord::clear),
                                      stream.communicator, stream.traffic));
   }
   post_bare(rank, {ImmediateKind::clear, static_cast<std::uint8_t>(has_channel ? channel : 0),
@@ -228,8 +221,7 @@ void Channels::clear_to_send(JobRank rank, Stream stream, std::uint32_t message)
 }
 
 void Channels::abort(JobRank rank, std::uint32_t communicator, OperationStatus status) {
-  post_bare(rank, Immediate::named(ImmediateKind::abort, static_cast<std::uint8_t>(status),
-                                   communicator));
+  post_bare(rank, Immediate::named(ImmediateKind::abort, static_cast<std::uint8_t>(status), communicator));
 }
 
 bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel, unsigned* at) {

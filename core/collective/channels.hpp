@@ -48,9 +48,7 @@ struct Chunk {
   const std::uint8_t* header = nullptr;  // 48 bytes; null in length-only runs
   // Of the whole write, header included; the lost bytes are zeros. Null: all bytes have arrived.
   const Missing* missing = nullptr;
-  const std::uint8_t* payload() const {
-    return header == nullptr ? nullptr : header + StagingLayout::kHeaderBytes;
-  }
+  const std::uint8_t* payload() const { return header == nullptr ? nullptr : header + StagingLayout::kHeaderBytes; }
 };
 
 // What one arrival means, once checked.
@@ -96,8 +94,8 @@ class Channels {
   std::uint8_t* payload(JobRank peer, std::uint16_t channel);
   // Posts the slot. `sequence_low` goes into the immediate (13 bits). Communicator and sequence of the
   // attributes are the header's.
-  void send(JobRank peer, std::uint16_t channel, const SlotHeader& header, std::uint32_t length,
-            bool first, bool last, std::uint32_t sequence_low, const Attributes& attributes);
+  void send(JobRank peer, std::uint16_t channel, const SlotHeader& header, std::uint32_t length, bool first, bool last,
+            std::uint32_t sequence_low, const Attributes& attributes);
   void clear_to_send(JobRank peer, Stream stream, std::uint32_t message);
   void abort(JobRank peer, std::uint32_t communicator, OperationStatus status);
 
@@ -115,21 +113,16 @@ class Channels {
   void discard(JobRank peer, std::uint16_t channel);
 
   // --- events -----------------------------------------------------------------------------------
-  ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length,
-                          const Missing& missing);
+  ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length, const Missing& missing);
   // True if `id` named a write in flight to this peer. channel < 0: a bare immediate.
   bool on_completion(JobRank peer, std::uint64_t id, int* channel, unsigned* slot);
   // The stream that an outbound channel serves.
-  Stream owner(JobRank peer, std::uint16_t channel) const {
-    return peers_[peer]->out[channel].stream;
-  }
+  Stream owner(JobRank peer, std::uint16_t channel) const { return peers_[peer]->out[channel].stream; }
   // The peer has failed: none of its writes will complete, and nothing will arrive from it.
   void forget(JobRank peer);
   std::uint64_t in_flight() const { return in_flight_; }
   // Slots of an outbound channel whose writes have not completed, one bit each.
-  std::uint64_t pending(JobRank peer, std::uint16_t channel) const {
-    return peers_[peer]->out[channel].pending;
-  }
+  std::uint64_t pending(JobRank peer, std::uint16_t channel) const { return peers_[peer]->out[channel].pending; }
 
   ChannelCounters counters;
 

@@ -72,8 +72,7 @@ void Channels::release(JobRank rank, std::uint16_t channel) {
   kept.drop_front(place(channel));
   if (kept.has_chunk(place(channel))) return;
   const Stream stream = kept.stream(place(channel));
-  post_bare(rank, Immediate::named(ImmediateKind::stream,
-                                   static_cast<std::uint8_t>(StreamWord::drained),
+  post_bare(rank, Immediate::named(ImmediateKind::stream, static_cast<std::uint8_t>(StreamWord::drained),
                                    stream.communicator, stream.traffic));
 }
 
@@ -86,8 +85,7 @@ int Channels::keep(JobRank rank, Inbound& in) {
   const auto channel = static_cast<std::uint32_t>(&in - p.in.data());
   for (; in.consumed < in.received; ++in.consumed) {
     const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
-    const std::uint8_t* bytes =
-        staging_ == nullptr ? nullptr : staging_ + layout_.receive_slot(rank, channel, slot);
+    const std::uint8_t* bytes = staging_ == nullptr ? nullptr : staging_ + layout_.receive_slot(rank, channel, slot);
     p.kept.add(static_cast<std::size_t>(place), in.slots[slot], bytes,
                in.missing == nullptr ? Missing{} : in.missing[slot]);
     ++counters.kept_chunks;
@@ -99,8 +97,7 @@ void Channels::give_back(JobRank rank, std::uint16_t channel) {
   // Credits go back a quarter of a window at a time; at once while the peer wants the channel back.
   Inbound& in = peers_[rank]->in[channel];
   const auto owed = static_cast<std::uint32_t>(in.consumed - in.returned);
-  const std::uint32_t batch =
-      in.state == State::open ? std::max<std::uint32_t>(1, layout_.slots() / 4) : 1;
+  const std::uint32_t batch = in.state == State::open ? std::max<std::uint32_t>(1, layout_.slots() / 4) : 1;
   if (owed >= batch) {
     in.returned = in.consumed;
     ++counters.credit_writes;
@@ -120,8 +117,7 @@ void Channels::discard(JobRank rank, std::uint16_t channel) {
   give_back(rank, channel);
 }
 
-ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_t length,
-                                  const Missing& missing) {
+ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_t length, const Missing& missing) {
   if (peer(rank).gone) {
     ++counters.late_arrivals;
     return {};
@@ -138,8 +134,8 @@ ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_
   return on_control(rank, *immediate);
 }
 
-ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t length,
-                               std::uint32_t word, const Missing& missing) {
+ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t length, std::uint32_t word,
+                               const Missing& missing) {
   Peer& p = *peers_[rank];
   if (immediate.channel >= p.in.size()) return error("data on a channel that does not exist");
   Inbound& in = p.in[immediate.channel];
@@ -165,19 +161,17 @@ ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t 
   if (missing.any() || in.missing != nullptr) [[unlikely]] {
     fill_missing(rank, immediate.channel, slot, length, missing);
   }
-  return {ChannelEvent::Kind::data, immediate.channel, in.stream.communicator, in.stream.traffic, 0,
-          nullptr};
+  return {ChannelEvent::Kind::data, immediate.channel, in.stream.communicator, in.stream.traffic, 0, nullptr};
 }
 
-void Channels::fill_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot,
-                            std::uint32_t length, const Missing& missing) {
+void Channels::fill_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot, std::uint32_t length,
+                            const Missing& missing) {
   Inbound& in = peers_[rank]->in[channel];
   if (in.missing == nullptr) in.missing = std::make_unique<Missing[]>(layout_.slots());
   in.missing[slot] = missing;
   counters.received_bytes_lost += missing.bytes;
   if (staging_ == nullptr) return;
-  std::uint8_t* payload =
-      staging_ + layout_.receive_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
+  std::uint8_t* payload = staging_ + layout_.receive_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
   each_missing(missing, length - StagingLayout::kHeaderBytes,
                [payload, this](std::uint32_t begin, std::uint32_t end) { fill_({payload + begin, payload + end}); });
 }
@@ -225,7 +219,8 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
       event.communicator = in.stream.communicator;
       event.traffic = in.stream.traffic;
       return event;
-    case ImmediateKind::close: return on_close(rank, immediate);
+    case ImmediateKind::close:
+      return on_close(rank, immediate);
     case ImmediateKind::clear: {
       const std::optional<Stream> named = std::exchange(p.clears, std::nullopt);
       const Stream stream = named ? *named : out.stream;
@@ -240,7 +235,8 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
       event.value = immediate.value;
       return event;
     }
-    default: return error("an immediate of no known kind");
+    default:
+      return error("an immediate of no known kind");
   }
 }
 
@@ -259,14 +255,17 @@ ChannelEvent Channels::on_close(JobRank rank, Immediate immediate) {
   if (unread && (aside = keep(rank, in)) < 0) return error("more streams than it can have");
   in.state = State::idle;
   in.returned = in.received;
-  post_bare(rank, Immediate::named(
-                      ImmediateKind::stream,
-                      static_cast<std::uint8_t>(unread ? StreamWord::kept : StreamWord::returned),
-                      in.stream.communicator, in.stream.traffic));
+  post_bare(rank, Immediate::named(ImmediateKind::stream,
+                                   static_cast<std::uint8_t>(unread ? StreamWord::kept : StreamWord::returned),
+                                   in.stream.communicator, in.stream.traffic));
   if (!unread) return {};
   // The communicator finds the stream under another number from now on.
-  return {ChannelEvent::Kind::opened, static_cast<std::uint16_t>(aside), in.stream.communicator,
-          in.stream.traffic, 0, nullptr};
+  return {ChannelEvent::Kind::opened,
+          static_cast<std::uint16_t>(aside),
+          in.stream.communicator,
+          in.stream.traffic,
+          0,
+          nullptr};
 }
 
 ChannelEvent Channels::on_stream(JobRank rank, Immediate immediate) {
@@ -276,9 +275,8 @@ ChannelEvent Channels::on_stream(JobRank rank, Immediate immediate) {
   switch (static_cast<StreamWord>(immediate.channel)) {
     case StreamWord::returned:
     case StreamWord::kept: {
-      const auto out = std::find_if(p.out.begin(), p.out.end(), [stream](const Outbound& o) {
-        return o.asked && o.stream == stream;
-      });
+      const auto out = std::find_if(p.out.begin(), p.out.end(),
+                                    [stream](const Outbound& o) { return o.asked && o.stream == stream; });
       if (out == p.out.end()) return error("slots back that were not asked for");
       out->asked = false;
       out->returned = out->sent;
@@ -290,7 +288,9 @@ ChannelEvent Channels::on_stream(JobRank rank, Immediate immediate) {
       // Where the communicator has been closed here, its stream is parked no more, and nothing is erased.
       std::erase(p.parked, stream);
       return event;
-    case StreamWord::clear: p.clears = stream; return {};
+    case StreamWord::clear:
+      p.clears = stream;
+      return {};
   }
   return error("a word about a stream that does not exist");
 }

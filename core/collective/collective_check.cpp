@@ -22,20 +22,18 @@ std::string describe(const SlotHeader& h) {
 }
 
 bool same_operation(const SlotHeader& a, const SlotHeader& b) {
-  return a.collective == b.collective && a.type == b.type && a.reduce == b.reduce &&
-         a.algorithm == b.algorithm && a.root_or_tag == b.root_or_tag && a.count == b.count;
+  return a.collective == b.collective && a.type == b.type && a.reduce == b.reduce && a.algorithm == b.algorithm &&
+         a.root_or_tag == b.root_or_tag && a.count == b.count;
 }
 
 }  // namespace
 
-SlotHeader CollectiveRun::header_of(const Step& step, std::uint32_t number,
-                                    std::uint32_t chunk) const {
+SlotHeader CollectiveRun::header_of(const Step& step, std::uint32_t number, std::uint32_t chunk) const {
   SlotHeader h;
   h.communicator = communicator_.id();
   h.sequence = sequence_;
   h.collective = operation_.collective;
-  const bool reduces = h.collective == Collective::all_reduce ||
-                       h.collective == Collective::reduce ||
+  const bool reduces = h.collective == Collective::all_reduce || h.collective == Collective::reduce ||
                        h.collective == Collective::reduce_scatter;
   const bool rooted = h.collective == Collective::broadcast || h.collective == Collective::reduce ||
                       h.collective == Collective::gather || h.collective == Collective::scatter;
@@ -75,8 +73,7 @@ bool CollectiveRun::front_agrees(GroupRank from, const Chunk& chunk, std::int64_
     if (chunk.length != chunk_length(*step, at) || chunk.first != (at == 0) ||
         chunk.last != (at + 1 == chunks_of(*step))) {
       return mismatch(peer + " sends " + std::to_string(chunk.length) + " bytes where " +
-                      communicator_.name(communicator_.rank()) + " expects " +
-                      std::to_string(chunk_length(*step, at)));
+                      communicator_.name(communicator_.rank()) + " expects " + std::to_string(chunk_length(*step, at)));
     }
     return true;
   }
@@ -96,24 +93,20 @@ bool CollectiveRun::front_agrees(GroupRank from, const Chunk& chunk, std::int64_
                     communicator_.name(communicator_.rank()) + " runs " + describe(*sum));
   }
   if (ahead < 0) {
-    return mismatch(peer + " runs " + describe(*got) + " as operation " +
-                    std::to_string(got->sequence) + ", which has ended on " +
-                    communicator_.name(communicator_.rank()));
+    return mismatch(peer + " runs " + describe(*got) + " as operation " + std::to_string(got->sequence) +
+                    ", which has ended on " + communicator_.name(communicator_.rank()));
   }
   if (ahead > 0 || !active_) return true;  // an operation that has not begun here
   const Step none;
   const SlotHeader want =
-      header_of(step != nullptr ? *step : none,
-                lane_at_[receive_lane(from)] - lane_begin_[receive_lane(from)], at);
+      header_of(step != nullptr ? *step : none, lane_at_[receive_lane(from)] - lane_begin_[receive_lane(from)], at);
   if (!same_operation(*got, want)) {
-    return mismatch(peer + " runs " + describe(*got) + " as operation " +
-                    std::to_string(sequence_) + ", " + communicator_.name(communicator_.rank()) +
-                    " runs " + describe(want));
+    return mismatch(peer + " runs " + describe(*got) + " as operation " + std::to_string(sequence_) + ", " +
+                    communicator_.name(communicator_.rank()) + " runs " + describe(want));
   }
   if (step == nullptr || got->transfer != want.transfer) {
-    return mismatch(peer + " sends " + std::to_string(got->transfer) + " bytes in " +
-                    describe(want) + " where " + communicator_.name(communicator_.rank()) +
-                    " expects " + std::to_string(want.transfer));
+    return mismatch(peer + " sends " + std::to_string(got->transfer) + " bytes in " + describe(want) + " where " +
+                    communicator_.name(communicator_.rank()) + " expects " + std::to_string(want.transfer));
   }
   if (*got != want || chunk.length != chunk_length(*step, at)) {
     return garbage("a chunk out of turn in " + describe(want));

@@ -73,9 +73,7 @@ void CollectiveRun::fail_all(const OperationResult& result) {
   };
   // Their results are in place, and a member that is gone will not read their slots: the fault is
   // for what comes after.
-  held_.clear([&](OperationId id, OperationResult& ended) {
-    communicator_.finish(id, std::move(ended));
-  });
+  held_.clear([&](OperationId id, OperationResult& ended) { communicator_.finish(id, std::move(ended)); });
   if (sums_) sums_->fail_all(result);
   if (active_) finish(id_, operation_);
   active_ = false;
@@ -85,10 +83,13 @@ void CollectiveRun::fail_all(const OperationResult& result) {
 
 std::uint32_t CollectiveRun::lane_of(const Step& step) const {
   switch (step.kind) {
-    case StepKind::send: return step.peer;
+    case StepKind::send:
+      return step.peer;
     case StepKind::recv:
-    case StepKind::recv_reduce: return receive_lane(step.peer);
-    case StepKind::copy: return 2 * size_;
+    case StepKind::recv_reduce:
+      return receive_lane(step.peer);
+    case StepKind::copy:
+      return 2 * size_;
   }
   return 2 * size_;
 }
@@ -100,8 +101,7 @@ void CollectiveRun::begin() {
   queue_.pop_front();
   active_ = true;
   const bool scaled = operation_.reduce == ReduceOp::premul_sum &&
-                      (operation_.collective == Collective::all_reduce ||
-                       operation_.collective == Collective::reduce ||
+                      (operation_.collective == Collective::all_reduce || operation_.collective == Collective::reduce ||
                        operation_.collective == Collective::reduce_scatter);
   schedule_.clear();
   const ScheduleRequest request{operation_, communicator_.rank(), size_, scaled};
@@ -167,8 +167,7 @@ void CollectiveRun::index_schedule() {
 
 void CollectiveRun::prepare_memory(bool scaled) {
   const std::uint64_t element = element_size(operation_.type);
-  const auto offsets = [&](const std::vector<std::uint64_t>& counts,
-                           std::vector<std::uint64_t>& out) {
+  const auto offsets = [&](const std::vector<std::uint64_t>& counts, std::vector<std::uint64_t>& out) {
     out.clear();
     std::uint64_t at = 0;
     for (const std::uint64_t c : counts) {
@@ -185,13 +184,19 @@ void CollectiveRun::prepare_memory(bool scaled) {
   switch (operation_.collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
-    case Collective::reduce: agreed_count_ = operation_.count; break;
-    case Collective::reduce_scatter: agreed_count_ = total / element; break;
+    case Collective::reduce:
+      agreed_count_ = operation_.count;
+      break;
+    case Collective::reduce_scatter:
+      agreed_count_ = total / element;
+      break;
     case Collective::all_gather:
       agreed_count_ = 0;
       for (GroupRank k = 0; k < size_; ++k) agreed_count_ += output_block(operation_, k);
       break;
-    default: agreed_count_ = 0; break;
+    default:
+      agreed_count_ = 0;
+      break;
   }
   if (!communicator_.channels().carries_bytes()) return;
   const std::uint64_t needed = std::max(schedule_.scratch_bytes, scaled ? total : 0);
@@ -204,8 +209,7 @@ void CollectiveRun::prepare_memory(bool scaled) {
   std::uint64_t at = 0;
   for (GroupRank k = 0; k < blocks; ++k) {
     const std::uint64_t bytes = input_block(operation_, k) * element;
-    multiply(operation_.type, scratch_.get() + at, resolve({Space::input, k, 0}, 0), bytes,
-             operation_.factor);
+    multiply(operation_.type, scratch_.get() + at, resolve({Space::input, k, 0}, 0), bytes, operation_.factor);
     at += bytes;
   }
 }
@@ -267,18 +271,14 @@ void CollectiveRun::run_sends(GroupRank to) {
     if (!ready(index)) return;
     const int channel = communicator_.outbound(to, Traffic::collective);
     Channels& channels = communicator_.channels();
-    if (channel < 0 ||
-        !channels.can_send(communicator_.member(to), static_cast<std::uint16_t>(channel))) {
+    if (channel < 0 || !channels.can_send(communicator_.member(to), static_cast<std::uint16_t>(channel))) {
       return;
     }
     const Step& step = schedule_.steps[index];
     const std::uint32_t length = chunk_length(step, done_[index]);
-    std::uint8_t* slot =
-        channels.payload(communicator_.member(to), static_cast<std::uint16_t>(channel));
+    std::uint8_t* slot = channels.payload(communicator_.member(to), static_cast<std::uint16_t>(channel));
     if (slot != nullptr && length > 0) {
-      std::memcpy(slot,
-                  resolve(step.a, std::uint64_t{done_[index]} * channels.layout().slot_payload()),
-                  length);
+      std::memcpy(slot, resolve(step.a, std::uint64_t{done_[index]} * channels.layout().slot_payload()), length);
     }
     transmit(index, static_cast<std::uint16_t>(channel), length);
     advance(index);
@@ -291,16 +291,14 @@ void CollectiveRun::transmit(std::uint32_t index, std::uint16_t channel, std::ui
   Attributes attributes = operation_.attributes;
   if (step.ring_step != kNoStep) {
     attributes.ring_step = ring_base_ + static_cast<std::uint32_t>(step.ring_step);
-    attributes.step_offset =
-        std::uint64_t{chunk} * communicator_.channels().layout().slot_payload();
+    attributes.step_offset = std::uint64_t{chunk} * communicator_.channels().layout().slot_payload();
     attributes.step_bytes = step.length;
     attributes.ring_rank = static_cast<std::uint16_t>(communicator_.rank());
     attributes.ring_size = static_cast<std::uint16_t>(size_);
   }
   const std::uint32_t number = lane_at_[step.peer] - lane_begin_[step.peer];
-  communicator_.channels().send(communicator_.member(step.peer), channel,
-                                header_of(step, number, chunk), length, chunk == 0,
-                                chunk + 1 == chunks_of(step), sequence_, attributes);
+  communicator_.channels().send(communicator_.member(step.peer), channel, header_of(step, number, chunk), length,
+                                chunk == 0, chunk + 1 == chunks_of(step), sequence_, attributes);
 }
 
 void CollectiveRun::run_receives(GroupRank from) {
@@ -324,11 +322,9 @@ void CollectiveRun::run_receives(GroupRank from) {
 void CollectiveRun::receive_chunk(std::uint32_t index, const Chunk& chunk) {
   const Step& step = schedule_.steps[index];
   const std::uint8_t* incoming = chunk.payload();
-  const std::uint64_t offset =
-      std::uint64_t{done_[index]} * communicator_.channels().layout().slot_payload();
-  add_received(received_, chunk.length, chunk.missing, [&](std::uint32_t at) {
-    return incoming == nullptr ? nullptr : in_tensors(step, offset + at);
-  });
+  const std::uint64_t offset = std::uint64_t{done_[index]} * communicator_.channels().layout().slot_payload();
+  add_received(received_, chunk.length, chunk.missing,
+               [&](std::uint32_t at) { return incoming == nullptr ? nullptr : in_tensors(step, offset + at); });
   if (step.kind == StepKind::recv) {
     if (incoming != nullptr && chunk.length > 0) {
       std::memcpy(resolve(step.out, offset), incoming, chunk.length);
@@ -360,8 +356,7 @@ const std::uint8_t* CollectiveRun::in_tensors(const Step& recv, std::uint64_t of
   return nullptr;
 }
 
-bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incoming,
-                                  std::uint32_t length) {
+bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incoming, std::uint32_t length) {
   if (communicator_.rings().whole) return false;
   // The one chunkwise send that waits for this step, if it is that lane's turn and a slot is free.
   if (waiter_begin_[index + 1] - waiter_begin_[index] != 1) return false;
@@ -398,8 +393,7 @@ void CollectiveRun::run_copies() {
     if (!ready(index)) return;
     const Step& step = schedule_.steps[index];
     const std::uint32_t length = chunk_length(step, done_[index]);
-    const std::uint64_t offset =
-        std::uint64_t{done_[index]} * communicator_.channels().layout().slot_payload();
+    const std::uint64_t offset = std::uint64_t{done_[index]} * communicator_.channels().layout().slot_payload();
     std::uint8_t* out = resolve(step.out, offset);
     const std::uint8_t* in = resolve(step.a, offset);
     if (out != nullptr && in != nullptr && out != in) std::memmove(out, in, length);
@@ -449,8 +443,7 @@ std::uint8_t* CollectiveRun::resolve(const Range& range, std::uint64_t offset) {
     base = parts[range.part];
   } else if (range.part > 0) {
     const std::vector<std::uint64_t>& uneven = input ? input_offsets_ : output_offsets_;
-    at += uneven.empty() ? range.part * operation_.count * element_size(operation_.type)
-                         : uneven[range.part];
+    at += uneven.empty() ? range.part * operation_.count * element_size(operation_.type) : uneven[range.part];
   }
   return base == nullptr ? nullptr : base + at;
 }

@@ -7,15 +7,10 @@
 
 namespace loomnet {
 
-Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members,
-                           JobRank self, bool await_sends, CommunicatorCounters& counters,
-                           std::vector<FinishedOperation>& finished, const RingSteps& rings)
-    : channels_(channels),
-      id_(id),
-      await_sends_(await_sends),
-      counters_(counters),
-      finished_(finished),
-      rings_(rings) {
+Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members, JobRank self,
+                           bool await_sends, CommunicatorCounters& counters, std::vector<FinishedOperation>& finished,
+                           const RingSteps& rings)
+    : channels_(channels), id_(id), await_sends_(await_sends), counters_(counters), finished_(finished), rings_(rings) {
   members_.resize(members.size());
   for (GroupRank r = 0; r < members.size(); ++r) {
     members_[r].job_rank = members[r];
@@ -40,9 +35,7 @@ Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<Job
 
 Communicator::~Communicator() = default;
 
-std::size_t Communicator::unfinished() const {
-  return collectives_->unfinished() + messages_->unfinished();
-}
+std::size_t Communicator::unfinished() const { return collectives_->unfinished() + messages_->unfinished(); }
 
 void Communicator::release_steps(std::uint32_t end) {
   if (!failed()) collectives_->release_steps(end);
@@ -72,17 +65,14 @@ void Communicator::start(OperationId id, Operation operation) {
 
 bool Communicator::cancel_receive(OperationId id) { return messages_->cancel_receive(id); }
 
-bool Communicator::holds(OperationId id) const {
-  return collectives_->holds(id) || messages_->holds(id);
-}
+bool Communicator::holds(OperationId id) const { return collectives_->holds(id) || messages_->holds(id); }
 
 void Communicator::on_opened(JobRank peer, Traffic traffic, std::uint16_t channel) {
   if (failed()) {
     channels_.discard(peer, channel);
     return;
   }
-  members_[by_job_rank_.at(peer)].in[static_cast<int>(traffic)] =
-      static_cast<std::int16_t>(channel);
+  members_[by_job_rank_.at(peer)].in[static_cast<int>(traffic)] = static_cast<std::int16_t>(channel);
 }
 
 void Communicator::on_data(JobRank peer, Traffic traffic) {
@@ -173,8 +163,7 @@ int Communicator::outbound(GroupRank to, Traffic traffic) {
 int Communicator::owned(GroupRank to, Traffic traffic) const {
   const int channel = members_[to].out[static_cast<int>(traffic)];
   // It may have been taken back for another communicator meanwhile.
-  if (channel < 0 ||
-      !channels_.owns(member(to), static_cast<std::uint16_t>(channel), {id_, traffic})) {
+  if (channel < 0 || !channels_.owns(member(to), static_cast<std::uint16_t>(channel), {id_, traffic})) {
     return -1;
   }
   return channel;
@@ -183,8 +172,7 @@ int Communicator::owned(GroupRank to, Traffic traffic) const {
 int Communicator::inbound(GroupRank from, Traffic traffic) const {
   const int channel = members_[from].in[static_cast<int>(traffic)];
   // The member may have closed its side and given the channel to another communicator meanwhile.
-  if (channel < 0 ||
-      !channels_.serves(member(from), static_cast<std::uint16_t>(channel), {id_, traffic})) {
+  if (channel < 0 || !channels_.serves(member(from), static_cast<std::uint16_t>(channel), {id_, traffic})) {
     return -1;
   }
   return channel;

@@ -35,9 +35,8 @@ struct CommunicatorCounters {
 
 class Communicator {
  public:
-  Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members, JobRank self,
-               bool await_sends, CommunicatorCounters& counters,
-               std::vector<FinishedOperation>& finished, const RingSteps& rings = {});
+  Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members, JobRank self, bool await_sends,
+               CommunicatorCounters& counters, std::vector<FinishedOperation>& finished, const RingSteps& rings = {});
   ~Communicator();
 
   std::uint32_t id() const { return id_; }
@@ -88,9 +87,7 @@ class Communicator {
   int inbound(GroupRank from, Traffic traffic) const;
   // Slots towards a member whose writes an operation must await before it ends, one bit each.
   std::uint64_t unsent(GroupRank to, Traffic traffic) const;
-  void finish(OperationId id, OperationResult result) {
-    finished_.push_back({id, std::move(result)});
-  }
+  void finish(OperationId id, OperationResult result) { finished_.push_back({id, std::move(result)}); }
   // "rank 2" or "rank 2 (job rank 6)".
   std::string name(GroupRank rank) const;
 

@@ -17,8 +17,8 @@ namespace loomnet {
 
 class CollectiveExecutor::Impl {
  public:
-  Impl(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
-       OperationSink& sink, bool await_sends)
+  Impl(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs, OperationSink& sink,
+       bool await_sends)
       : layout_(layout),
         sum_place_{layout_, staging, verbs, sum_counters_},
         channels_(layout, self, staging, verbs),
@@ -33,10 +33,8 @@ class CollectiveExecutor::Impl {
   void close(CommunicatorId id);
   OperationId start(CommunicatorId id, Operation operation);
   bool cancel(OperationId id);
-  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
-                  const Missing& missing);
-  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
-                     const Missing& missing);
+  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length, const Missing& missing);
+  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status, const Missing& missing);
   void on_sum(std::uint64_t id, WriteStatus status);
   void set_fill(Fill fill) { channels_.set_fill(fill); }
   void lose(JobRank peer, OperationStatus status, const std::string& reason);
@@ -95,16 +93,14 @@ class CollectiveExecutor::Impl {
   bool delivering_ = false;
 };
 
-void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank> members,
-                                      const RingSteps& rings) {
+void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank> members, const RingSteps& rings) {
   check_members(id, members, self_, static_cast<std::uint32_t>(lost_.size()));
   if (communicators_.contains(id) || closed_.contains(id)) {
     throw std::invalid_argument("collective: communicator " + std::to_string(id) +
                                 " exists or existed; identifiers are not used twice");
   }
-  auto created = std::make_unique<Communicator>(
-      channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, await_sends_,
-      counters_, finished_, rings);
+  auto created = std::make_unique<Communicator>(channels_, id, std::vector<JobRank>(members.begin(), members.end()),
+                                                self_, await_sends_, counters_, finished_, rings);
   Communicator& communicator = *created;
   communicator.watch_steps(watch_);
   if (sums(communicator)) {
@@ -170,8 +166,8 @@ bool CollectiveExecutor::Impl::cancel(OperationId id) {
   return false;
 }
 
-void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
-                                          std::uint32_t length, const Missing& missing) {
+void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
+                                          const Missing& missing) {
   check_peer(peer);
   const ChannelEvent event = channels_.on_arrival(peer, immediate, length, missing);
   if (event.kind == ChannelEvent::Kind::none) return serve_and_deliver();
@@ -199,19 +195,24 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
   if (!communicator.has(peer)) {
     ++protocol_errors_;
     lose(peer, OperationStatus::protocol,
-         "spoke on communicator " + std::to_string(event.communicator) +
-             ", of which it is no member");
+         "spoke on communicator " + std::to_string(event.communicator) + ", of which it is no member");
     deliver();
     return;
   }
   bool tell_members = true;
   switch (event.kind) {
-    case ChannelEvent::Kind::data: communicator.on_data(peer, event.traffic); break;
-    case ChannelEvent::Kind::credit: communicator.on_room(peer, event.traffic); break;
+    case ChannelEvent::Kind::data:
+      communicator.on_data(peer, event.traffic);
+      break;
+    case ChannelEvent::Kind::credit:
+      communicator.on_room(peer, event.traffic);
+      break;
     case ChannelEvent::Kind::opened:
       communicator.on_opened(peer, event.traffic, event.channel);
       break;
-    case ChannelEvent::Kind::clear: communicator.on_clear(peer, event.value); break;
+    case ChannelEvent::Kind::clear:
+      communicator.on_clear(peer, event.value);
+      break;
     case ChannelEvent::Kind::abort: {
       const auto reason = static_cast<OperationStatus>(event.value);
       communicator.raise(OperationStatus::peer_aborted,
@@ -221,18 +222,18 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
       tell_members = false;  // the member that aborted first has told everyone
       break;
     }
-    default: break;
+    default:
+      break;
   }
   settle(communicator, tell_members);
   serve_and_deliver();
 }
 
-void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_id,
-                                             WriteStatus status, const Missing& missing) {
+void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
+                                             const Missing& missing) {
   check_peer(peer);
   if (status != WriteStatus::ok) {
-    lose(peer, OperationStatus::peer_failed,
-         "cannot be reached: " + std::string(to_string(status)));
+    lose(peer, OperationStatus::peer_failed, "cannot be reached: " + std::string(to_string(status)));
     deliver();
     return;
   }
@@ -257,8 +258,7 @@ void CollectiveExecutor::Impl::on_sum(std::uint64_t id, WriteStatus status) {
 }
 
 // Nothing more is expected of this peer: every communicator it belongs to fails.
-void CollectiveExecutor::Impl::lose(JobRank peer, OperationStatus status,
-                                    const std::string& reason) {
+void CollectiveExecutor::Impl::lose(JobRank peer, OperationStatus status, const std::string& reason) {
   if (!lost_[peer].empty()) return;
   lost_[peer] = "job rank " + std::to_string(peer) + " " + reason;
   channels_.forget(peer);
@@ -276,8 +276,7 @@ void CollectiveExecutor::Impl::settle(Communicator& communicator, bool tell_memb
   communicator.fail_all();
   if (culprit != kAnySource) {
     ++protocol_errors_;
-    lose(communicator.member(culprit), OperationStatus::protocol,
-         "broke the protocol (" + communicator.fault() + ")");
+    lose(communicator.member(culprit), OperationStatus::protocol, "broke the protocol (" + communicator.fault() + ")");
   }
   if (!tell_members) return;
   for (GroupRank r = 0; r < communicator.size(); ++r) {
@@ -324,9 +323,8 @@ bool CollectiveExecutor::Impl::idle() const {
 
 // --- the public face -----------------------------------------------------------------------------
 
-CollectiveExecutor::CollectiveExecutor(const StagingLayout& layout, JobRank self,
-                                       std::uint8_t* staging, Verbs& verbs, OperationSink& sink,
-                                       bool await_sends)
+CollectiveExecutor::CollectiveExecutor(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
+                                       OperationSink& sink, bool await_sends)
     : impl_(std::make_unique<Impl>(layout, self, staging, verbs, sink, await_sends)) {}
 CollectiveExecutor::~CollectiveExecutor() = default;
 

@@ -83,11 +83,9 @@ class CollectiveExecutor {
   // A peer's write-with-immediate was executed here; in the peer's posting order. `length` and
   // `immediate` are the peer's word and are checked: garbage fails the peer, by name. Missing bytes of the
   // payload are filled before they are used.
-  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
-                  const Missing& missing = {});
+  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length, const Missing& missing = {});
   // `missing` are bytes of the write that have not reached the peer.
-  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
-                     const Missing& missing = {});
+  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status, const Missing& missing = {});
   // A request of Verbs::post_sum has completed.
   void on_sum(std::uint64_t id, WriteStatus status);
   // The peer is gone for a reason only the caller knows.

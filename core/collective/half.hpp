@@ -21,9 +21,7 @@ inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no)
   return (yes & mask) | (no & ~mask);
 }
 
-inline float to_float(BFloat16 x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
-}
+inline float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 
 inline BFloat16 to_bfloat16(float f) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(f);
@@ -39,11 +37,9 @@ inline float to_float(Float16 x) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fffu) << 13;
   const std::uint32_t normal = magnitude + (112u << 23);
   const std::uint32_t special = normal + (112u << 23);
-  const std::uint32_t subnormal =
-      std::bit_cast<std::uint32_t>(std::bit_cast<float>(normal + (1u << 23)) - 0x1p-14f);
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(normal + (1u << 23)) - 0x1p-14f);
   const std::uint32_t exponent = x.bits & 0x7c00u;
-  const std::uint32_t u =
-      select(exponent == 0x7c00u, special, select(exponent == 0, subnormal, normal));
+  const std::uint32_t u = select(exponent == 0x7c00u, special, select(exponent == 0, subnormal, normal));
   return std::bit_cast<float>(u | sign);
 }
 
@@ -56,8 +52,8 @@ inline Float16 to_float16(float f) {
   const std::uint32_t normal = (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
   // Below 2^-14: adding 1/2 aligns the subnormal unit 2^-24 with float's last bit, so the addition
   // itself rounds to nearest even.
-  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) -
-                                  std::bit_cast<std::uint32_t>(0.5f);
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   std::uint32_t h = select(a < 0x3880'0000u, subnormal, normal);
   h = select(a >= 0x4780'0000u, 0x7c00u, h);  // 65536 and more; 65520.. carried into infinity above
   h = select(a > 0x7f80'0000u, 0x7e00u | (a >> 13 & 0x3ffu), h);

@@ -18,8 +18,7 @@ class HeldOperations {
   using Wait = std::pair<GroupRank, std::uint64_t>;
 
   // `in_order`: finished in the order held, as a stream's collectives are.
-  HeldOperations(Communicator& communicator, bool in_order)
-      : communicator_(communicator), in_order_(in_order) {}
+  HeldOperations(Communicator& communicator, bool in_order) : communicator_(communicator), in_order_(in_order) {}
 
   // `waits` in order of members, none of them empty.
   void hold(OperationId id, OperationResult result, std::vector<Wait> waits) {

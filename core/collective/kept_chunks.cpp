@@ -14,8 +14,7 @@ int KeptChunks::take_place(Stream stream) {
   return static_cast<int>(at - places_.begin());
 }
 
-void KeptChunks::add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot,
-                     const Missing& missing) {
+void KeptChunks::add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot, const Missing& missing) {
   Chunk& chunk = places_[place].chunks.emplace_back();
   chunk.arrival = arrival;
   chunk.missing = missing;

@@ -30,9 +30,7 @@ class KeptChunks {
 
   std::size_t places() const { return places_.size(); }
   bool has_chunk(std::size_t place) const { return !places_[place].chunks.empty(); }
-  bool serves(std::size_t place, Stream stream) const {
-    return has_chunk(place) && places_[place].stream == stream;
-  }
+  bool serves(std::size_t place, Stream stream) const { return has_chunk(place) && places_[place].stream == stream; }
   Stream stream(std::size_t place) const { return places_[place].stream; }
   const Chunk& front(std::size_t place) const { return places_[place].chunks.front(); }
   void drop_front(std::size_t place) { places_[place].chunks.pop_front(); }

@@ -25,9 +25,8 @@ bool PointToPoint::holds(OperationId id) const {
     return std::any_of(list.begin(), list.end(), [id](const auto& m) { return m.id == id; });
   };
   if (in(posted_) || held_.holds(id)) return true;
-  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
-    return in(p.fresh) || in(p.blocked) || in(p.cleared) || in(p.incoming);
-  });
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& p) { return in(p.fresh) || in(p.blocked) || in(p.cleared) || in(p.incoming); });
 }
 
 void PointToPoint::fail_all(const OperationResult& result) {
@@ -57,8 +56,8 @@ void PointToPoint::fail_all(const OperationResult& result) {
   unexpected_bytes_ = 0;
 }
 
-void PointToPoint::done(OperationId id, const Operation& operation, GroupRank source,
-                        std::uint32_t tag, Received received) {
+void PointToPoint::done(OperationId id, const Operation& operation, GroupRank source, std::uint32_t tag,
+                        Received received) {
   OperationResult result;
   result.source = source;
   result.tag = tag;
@@ -128,16 +127,15 @@ bool PointToPoint::transmit(GroupRank to, Outgoing& message) {
   const bool first = message.chunk == 0;
   message.sent += length;
   ++message.chunk;
-  channels.send(peer, static_cast<std::uint16_t>(channel), header, length, first,
-                message.sent == message.bytes, first ? op.tag : message.number, op.attributes);
+  channels.send(peer, static_cast<std::uint16_t>(channel), header, length, first, message.sent == message.bytes,
+                first ? op.tag : message.number, op.attributes);
   return true;
 }
 
 void PointToPoint::on_clear(GroupRank to, std::uint32_t number) {
   Peer& p = peers_[to];
-  const auto it = std::find_if(p.blocked.begin(), p.blocked.end(), [&](const Outgoing& m) {
-    return (m.number & Immediate::kValueMask) == number;
-  });
+  const auto it = std::find_if(p.blocked.begin(), p.blocked.end(),
+                               [&](const Outgoing& m) { return (m.number & Immediate::kValueMask) == number; });
   if (it == p.blocked.end()) {
     garbage(to, "clear-to-send for a message that does not wait");
     return;
@@ -157,8 +155,7 @@ bool PointToPoint::garbage(GroupRank from, const char* what) {
 void PointToPoint::receive(OperationId id, Operation operation) {
   Posted posted{id, std::move(operation)};
   const auto it = std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Announced& u) {
-    return u.tag == posted.operation.tag &&
-           (posted.operation.peer == kAnySource || posted.operation.peer == u.from);
+    return u.tag == posted.operation.tag && (posted.operation.peer == kAnySource || posted.operation.peer == u.from);
   });
   if (it == unexpected_.end()) {
     posted_.push_back(std::move(posted));
@@ -175,8 +172,7 @@ void PointToPoint::receive(OperationId id, Operation operation) {
 }
 
 bool PointToPoint::cancel_receive(OperationId id) {
-  const auto it = std::find_if(posted_.begin(), posted_.end(),
-                               [id](const Posted& p) { return p.id == id; });
+  const auto it = std::find_if(posted_.begin(), posted_.end(), [id](const Posted& p) { return p.id == id; });
   if (it == posted_.end()) return false;
   OperationResult result;
   result.status = OperationStatus::aborted;
@@ -237,8 +233,7 @@ bool PointToPoint::take_first(GroupRank from, const Chunk& chunk) {
     first.bytes = header.transfer;
   }
   const auto it = std::find_if(posted_.begin(), posted_.end(), [&](const Posted& p) {
-    return p.operation.tag == first.tag &&
-           (p.operation.peer == kAnySource || p.operation.peer == from);
+    return p.operation.tag == first.tag && (p.operation.peer == kAnySource || p.operation.peer == from);
   });
   if (it != posted_.end()) {
     ++peers_[from].next_in;
@@ -248,8 +243,7 @@ bool PointToPoint::take_first(GroupRank from, const Chunk& chunk) {
   }
   // A bound on bytes is a bound on entries too: each counts at least its header.
   const std::uint64_t cost = StagingLayout::kHeaderBytes + first.length;
-  if (unexpected_bytes_ + unexpected_.size() * StagingLayout::kHeaderBytes + cost >
-      kUnexpectedBytes) {
+  if (unexpected_bytes_ + unexpected_.size() * StagingLayout::kHeaderBytes + cost > kUnexpectedBytes) {
     peers_[from].stalled = true;
     ++communicator_.counters().stalled_messages;
     return false;
@@ -264,22 +258,20 @@ bool PointToPoint::take_first(GroupRank from, const Chunk& chunk) {
   return true;
 }
 
-bool PointToPoint::deliver(const Posted& posted, const Announced& first,
-                           const std::uint8_t* payload) {
+bool PointToPoint::deliver(const Posted& posted, const Announced& first, const std::uint8_t* payload) {
   const Operation& op = posted.operation;
   const std::uint64_t bytes = op.count * element_size(op.type);
   const bool carries = communicator_.channels().carries_bytes();
   const bool sizes_known = carries || first.whole;
   const bool size_ok = sizes_known ? first.bytes == bytes : bytes > first.length;
-  const bool type_ok = !carries || first.type == op.type || first.type == DataType::opaque ||
-                       op.type == DataType::opaque;
+  const bool type_ok =
+      !carries || first.type == op.type || first.type == DataType::opaque || op.type == DataType::opaque;
   if (!size_ok || !type_ok) {
     // The receive was taken off its list: put it back, so that it fails with the rest.
     posted_.push_back(posted);
     communicator_.raise(OperationStatus::mismatch,
-                        communicator_.name(first.from) + " sends " + std::to_string(first.bytes) +
-                            " bytes of " + std::string(to_string(first.type)) + " with tag " +
-                            std::to_string(first.tag) + ", " +
+                        communicator_.name(first.from) + " sends " + std::to_string(first.bytes) + " bytes of " +
+                            std::string(to_string(first.type)) + " with tag " + std::to_string(first.tag) + ", " +
                             communicator_.name(communicator_.rank()) + " runs " + describe(op));
     return false;
   }
@@ -304,9 +296,8 @@ bool PointToPoint::deliver(const Posted& posted, const Announced& first,
   incoming.from_peer = std::move(received);
   peers_[first.from].incoming.push_back(std::move(incoming));
   ++communicator_.counters().cleared_messages;
-  communicator_.channels().clear_to_send(
-      communicator_.member(first.from), {communicator_.id(), Traffic::point_to_point},
-      first.number);
+  communicator_.channels().clear_to_send(communicator_.member(first.from),
+                                         {communicator_.id(), Traffic::point_to_point}, first.number);
   return true;
 }
 
@@ -319,12 +310,11 @@ bool PointToPoint::take_next(GroupRank from, const Chunk& chunk) {
                                    : (m.number & Immediate::kSequenceMask) == chunk.sequence_low;
   });
   if (it == list.end()) return garbage(from, "a chunk of a message that was not cleared");
-  const std::uint64_t expected = std::min<std::uint64_t>(
-      it->bytes - it->received, communicator_.channels().layout().slot_payload());
+  const std::uint64_t expected =
+      std::min<std::uint64_t>(it->bytes - it->received, communicator_.channels().layout().slot_payload());
   if (chunk.header == nullptr && chunk.length != expected) {
-    communicator_.raise(OperationStatus::mismatch, communicator_.name(from) +
-                                                       " sends a message of another size than " +
-                                                       describe(it->operation));
+    communicator_.raise(OperationStatus::mismatch,
+                        communicator_.name(from) + " sends a message of another size than " + describe(it->operation));
     return false;
   }
   if (chunk.length != expected || chunk.last != (it->received + expected == it->bytes) ||

@@ -74,8 +74,7 @@ class PointToPoint {
   bool take_first(GroupRank from, const Chunk& chunk);
   bool take_next(GroupRank from, const Chunk& chunk);
   bool deliver(const Posted& posted, const Announced& first, const std::uint8_t* payload);
-  void done(OperationId id, const Operation& operation, GroupRank source, std::uint32_t tag,
-            Received received);
+  void done(OperationId id, const Operation& operation, GroupRank source, std::uint32_t tag, Received received);
   bool garbage(GroupRank from, const char* what);
   bool read_header(GroupRank from, const Chunk& chunk, SlotHeader* header);
 

@@ -38,17 +38,22 @@ std::uint8_t priority_of(PriorityMode mode, const Urgency& u, const PriorityKey&
   const double ratio = std::clamp(u.communication_ratio, kLeastRatio, kMostRatio);
   const double layer = static_cast<double>(u.layers) / (u.layer + 1.0);
   switch (mode) {
-    case PriorityMode::full: return scaled(time * ratio * layer);
-    case PriorityMode::trem: return scaled(time);
-    case PriorityMode::ratio: return scaled(ratio);
-    case PriorityMode::layer: return scaled(layer);
+    case PriorityMode::full:
+      return scaled(time * ratio * layer);
+    case PriorityMode::trem:
+      return scaled(time);
+    case PriorityMode::ratio:
+      return scaled(ratio);
+    case PriorityMode::layer:
+      return scaled(layer);
     case PriorityMode::random: {
       // Alike on all ranks: a switch keeps the larger of two ranks' priorities of one fragment.
       RandomStream stream(hash_key(key.seed, key.job, kPurpose), key.iteration, u.layer);
       return static_cast<std::uint8_t>(kLeastPriority + stream.below(255));
     }
     case PriorityMode::none:
-    case PriorityMode::fifo: break;
+    case PriorityMode::fifo:
+      break;
   }
   return kConstantPriority;
 }

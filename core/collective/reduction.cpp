@@ -19,18 +19,16 @@ const ReductionKernels& kernels() {
 
 }  // namespace
 
-void reduce(ReduceOp op, DataType type, std::uint8_t* out, const std::uint8_t* a,
-            const std::uint8_t* b, std::size_t bytes) {
+void reduce(ReduceOp op, DataType type, std::uint8_t* out, const std::uint8_t* a, const std::uint8_t* b,
+            std::size_t bytes) {
   kernels().reduce(op, type, out, a, b, bytes / element_size(type));
 }
 
-void divide(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes,
-            std::uint32_t divisor) {
+void divide(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes, std::uint32_t divisor) {
   kernels().divide(type, out, in, bytes / element_size(type), divisor);
 }
 
-void multiply(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes,
-              double factor) {
+void multiply(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes, double factor) {
   kernels().multiply(type, out, in, bytes / element_size(type), factor);
 }
 

@@ -12,14 +12,12 @@ namespace loomnet {
 // rounded to nearest even each time. `bytes` is a whole number of elements; memory need not be
 // aligned. reducible(op, type) must hold. As in torch, min and max keep a NaN; bool is logical:
 // sum, max and bor are or; product, min and band are and; bxor is xor.
-void reduce(ReduceOp op, DataType type, std::uint8_t* out, const std::uint8_t* a,
-            const std::uint8_t* b, std::size_t bytes);
+void reduce(ReduceOp op, DataType type, std::uint8_t* out, const std::uint8_t* a, const std::uint8_t* b,
+            std::size_t bytes);
 
 // out = in / divisor (integers: truncated towards zero), for avg. out may be in.
-void divide(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes,
-            std::uint32_t divisor);
+void divide(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes, std::uint32_t divisor);
 // out = in * factor, floating types only, for premul_sum. out may be in.
-void multiply(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes,
-              double factor);
+void multiply(DataType type, std::uint8_t* out, const std::uint8_t* in, std::size_t bytes, double factor);
 
 }  // namespace loomnet

@@ -29,9 +29,6 @@ namespace {
 #pragma clang attribute pop
 #endif
 
-
-ReductionKernels reduction_kernels_avx2() {
-  return {reduce_elements, divide_elements, multiply_elements};
-}
+ReductionKernels reduction_kernels_avx2() { return {reduce_elements, divide_elements, multiply_elements}; }
 
 }  // namespace loomnet

@@ -17,8 +17,6 @@ namespace {
 
 }  // namespace
 
-ReductionKernels reduction_kernels_baseline() {
-  return {reduce_elements, divide_elements, multiply_elements};
-}
+ReductionKernels reduction_kernels_baseline() { return {reduce_elements, divide_elements, multiply_elements}; }
 
 }  // namespace loomnet

@@ -9,12 +9,10 @@
 namespace loomnet {
 
 struct ReductionKernels {
-  void (*reduce)(ReduceOp, DataType, std::uint8_t* out, const std::uint8_t* a,
-                 const std::uint8_t* b, std::size_t count);
-  void (*divide)(DataType, std::uint8_t* out, const std::uint8_t* in, std::size_t count,
-                 std::uint32_t divisor);
-  void (*multiply)(DataType, std::uint8_t* out, const std::uint8_t* in, std::size_t count,
-                   double factor);
+  void (*reduce)(ReduceOp, DataType, std::uint8_t* out, const std::uint8_t* a, const std::uint8_t* b,
+                 std::size_t count);
+  void (*divide)(DataType, std::uint8_t* out, const std::uint8_t* in, std::size_t count, std::uint32_t divisor);
+  void (*multiply)(DataType, std::uint8_t* out, const std::uint8_t* in, std::size_t count, double factor);
 };
 
 ReductionKernels reduction_kernels_baseline();

@@ -21,11 +21,9 @@ std::uint64_t split_offset(std::uint64_t count, std::uint32_t size, GroupRank k)
 void build_schedule(const ScheduleRequest& request, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t bytes = op.count * element_size(op.type);
-  const bool tree = op.algorithm == Algorithm::tree ||
-                    (op.algorithm == Algorithm::automatic && bytes <= kTreeBytes);
+  const bool tree = op.algorithm == Algorithm::tree || (op.algorithm == Algorithm::automatic && bytes <= kTreeBytes);
   const auto place = [&](GroupRank root) {
-    return tree ? binomial_place(request.rank, request.size, root)
-                : chain_place(request.rank, request.size, root);
+    return tree ? binomial_place(request.rank, request.size, root) : chain_place(request.rank, request.size, root);
   };
   switch (op.collective) {
     case Collective::all_reduce:
@@ -37,18 +35,33 @@ void build_schedule(const ScheduleRequest& request, Schedule& schedule) {
         ring_all_reduce(request, schedule);
       }
       break;
-    case Collective::reduce_scatter: ring_reduce_scatter(request, schedule); break;
-    case Collective::all_gather: ring_all_gather(request, schedule); break;
+    case Collective::reduce_scatter:
+      ring_reduce_scatter(request, schedule);
+      break;
+    case Collective::all_gather:
+      ring_all_gather(request, schedule);
+      break;
     case Collective::broadcast:
       tree_broadcast(request, place(op.root), {Space::input}, kNoStep, schedule);
       break;
-    case Collective::reduce: tree_reduce(request, place(op.root), schedule); break;
-    case Collective::all_to_all: direct_all_to_all(request, schedule); break;
-    case Collective::gather: direct_gather(request, schedule); break;
-    case Collective::scatter: direct_scatter(request, schedule); break;
-    case Collective::barrier: dissemination_barrier(request, schedule); break;
+    case Collective::reduce:
+      tree_reduce(request, place(op.root), schedule);
+      break;
+    case Collective::all_to_all:
+      direct_all_to_all(request, schedule);
+      break;
+    case Collective::gather:
+      direct_gather(request, schedule);
+      break;
+    case Collective::scatter:
+      direct_scatter(request, schedule);
+      break;
+    case Collective::barrier:
+      dissemination_barrier(request, schedule);
+      break;
     case Collective::send:
-    case Collective::recv: break;
+    case Collective::recv:
+      break;
   }
 }
 

@@ -105,10 +105,9 @@ struct TreePlace {
 TreePlace binomial_place(GroupRank rank, std::uint32_t size, GroupRank root);
 TreePlace chain_place(GroupRank rank, std::uint32_t size, GroupRank root);
 // Returns the step after which `source` (at the root) or the output (elsewhere) is complete.
-std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place,
-                         Schedule& schedule);
-void tree_broadcast(const ScheduleRequest& request, const TreePlace& place, Range source,
-                    std::int32_t after, Schedule& schedule);
+std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place, Schedule& schedule);
+void tree_broadcast(const ScheduleRequest& request, const TreePlace& place, Range source, std::int32_t after,
+                    Schedule& schedule);
 
 void direct_all_to_all(const ScheduleRequest& request, Schedule& schedule);
 void direct_gather(const ScheduleRequest& request, Schedule& schedule);

@@ -4,8 +4,7 @@
 namespace loomnet {
 namespace {
 
-void add_if_any(StepKind kind, GroupRank peer, Range a, Range out, std::uint64_t length,
-                Schedule& schedule) {
+void add_if_any(StepKind kind, GroupRank peer, Range a, Range out, std::uint64_t length, Schedule& schedule) {
   if (length == 0) return;
   Step step;
   step.kind = kind;
@@ -22,15 +21,13 @@ void direct_all_to_all(const ScheduleRequest& request, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t size = element_size(op.type);
   const GroupRank self = request.rank;
-  add_if_any(StepKind::copy, self, {Space::input, self}, {Space::output, self},
-             input_block(op, self) * size, schedule);
+  add_if_any(StepKind::copy, self, {Space::input, self}, {Space::output, self}, input_block(op, self) * size, schedule);
   // Each rank starts with another peer, so that no receiver meets all senders at once.
   for (std::uint32_t i = 1; i < request.size; ++i) {
     const GroupRank to = (self + i) % request.size;
     const GroupRank from = (self + request.size - i) % request.size;
     add_if_any(StepKind::send, to, {Space::input, to}, {}, input_block(op, to) * size, schedule);
-    add_if_any(StepKind::recv, from, {}, {Space::output, from}, output_block(op, from) * size,
-               schedule);
+    add_if_any(StepKind::recv, from, {}, {Space::output, from}, output_block(op, from) * size, schedule);
   }
 }
 
@@ -41,12 +38,11 @@ void direct_gather(const ScheduleRequest& request, Schedule& schedule) {
     add_if_any(StepKind::send, op.root, {Space::input}, {}, op.count * size, schedule);
     return;
   }
-  add_if_any(StepKind::copy, op.root, {Space::input}, {Space::output, op.root},
-             output_block(op, op.root) * size, schedule);
+  add_if_any(StepKind::copy, op.root, {Space::input}, {Space::output, op.root}, output_block(op, op.root) * size,
+             schedule);
   for (std::uint32_t i = 1; i < request.size; ++i) {
     const GroupRank from = (op.root + i) % request.size;
-    add_if_any(StepKind::recv, from, {}, {Space::output, from}, output_block(op, from) * size,
-               schedule);
+    add_if_any(StepKind::recv, from, {}, {Space::output, from}, output_block(op, from) * size, schedule);
   }
 }
 
@@ -57,8 +53,8 @@ void direct_scatter(const ScheduleRequest& request, Schedule& schedule) {
     add_if_any(StepKind::recv, op.root, {}, {Space::output}, op.count * size, schedule);
     return;
   }
-  add_if_any(StepKind::copy, op.root, {Space::input, op.root}, {Space::output},
-             input_block(op, op.root) * size, schedule);
+  add_if_any(StepKind::copy, op.root, {Space::input, op.root}, {Space::output}, input_block(op, op.root) * size,
+             schedule);
   for (std::uint32_t i = 1; i < request.size; ++i) {
     const GroupRank to = (op.root + i) % request.size;
     add_if_any(StepKind::send, to, {Space::input, to}, {}, input_block(op, to) * size, schedule);

@@ -59,12 +59,8 @@ class Ring {
   }
   // The same, with this rank's contribution added; `last` completes the sum.
   void reduce(Range contribution, Range out, std::uint64_t length, std::uint32_t ring_step, bool last) {
-    receive({.kind = StepKind::recv_reduce,
-             .transient = !last,
-             .finish = last,
-             .a = contribution,
-             .out = out},
-            length, ring_step);
+    receive({.kind = StepKind::recv_reduce, .transient = !last, .finish = last, .a = contribution, .out = out}, length,
+            ring_step);
   }
 
  private:
@@ -120,11 +116,9 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
   // run over the blocks in order.
   std::vector<std::uint64_t> offsets(n + 1, 0);
   for (GroupRank k = 0; k < n; ++k) offsets[k + 1] = offsets[k] + input_block(op, k) * size;
-  const std::uint64_t partials =
-      schedule.scratch_bytes + (request.input_in_scratch ? offsets[n] : 0);
+  const std::uint64_t partials = schedule.scratch_bytes + (request.input_in_scratch ? offsets[n] : 0);
   const auto contribution = [&](GroupRank k) -> Range {
-    return request.input_in_scratch ? Range{Space::scratch, 0, offsets[k]}
-                                    : Range{Space::input, k, 0};
+    return request.input_in_scratch ? Range{Space::scratch, 0, offsets[k]} : Range{Space::input, k, 0};
   };
   if (n == 1) {
     copy_if_any(contribution(0), {Space::output}, input_block(op, 0) * size, schedule);
@@ -139,8 +133,7 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
     ring.pass_on(s == 0 ? contribution(out) : partial(out), input_block(op, out) * size, s);
     const GroupRank in = around(request, -2 - static_cast<std::int64_t>(s));
     const bool last = s + 2 == n;
-    ring.reduce(contribution(in), last ? Range{Space::output} : partial(in),
-                input_block(op, in) * size, s, last);
+    ring.reduce(contribution(in), last ? Range{Space::output} : partial(in), input_block(op, in) * size, s, last);
   }
   schedule.scratch_bytes = partials + (n > 2 ? offsets[n] : 0);
   schedule.ring_steps += n - 1;
@@ -150,13 +143,11 @@ void ring_all_gather(const ScheduleRequest& request, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t size = element_size(op.type);
   const std::uint32_t n = request.size;
-  copy_if_any({Space::input}, {Space::output, request.rank}, output_block(op, request.rank) * size,
-              schedule);
+  copy_if_any({Space::input}, {Space::output, request.rank}, output_block(op, request.rank) * size, schedule);
   Ring ring(request, schedule);
   for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const GroupRank out = around(request, -static_cast<std::int64_t>(s));
-    ring.pass_on(s == 0 ? Range{Space::input} : Range{Space::output, out},
-                 output_block(op, out) * size, s);
+    ring.pass_on(s == 0 ? Range{Space::input} : Range{Space::output, out}, output_block(op, out) * size, s);
     const GroupRank in = around(request, -1 - static_cast<std::int64_t>(s));
     ring.take({Space::output, in}, output_block(op, in) * size, s);
   }

@@ -27,16 +27,14 @@ TreePlace chain_place(GroupRank rank, std::uint32_t size, GroupRank root) {
   return place;
 }
 
-std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place,
-                         Schedule& schedule) {
+std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t bytes = op.count * element_size(op.type);
   if (bytes == 0) return kNoStep;
   const bool root = place.parent == TreePlace::kNone;
   const Range contribution{request.input_in_scratch ? Space::scratch : Space::input, 0, 0};
   // Only the root's output may be written (Operation: reduce), so partial sums live in scratch.
-  const Range partial{Space::scratch, 0,
-                      schedule.scratch_bytes + (request.input_in_scratch ? bytes : 0)};
+  const Range partial{Space::scratch, 0, schedule.scratch_bytes + (request.input_in_scratch ? bytes : 0)};
   const Range result = root ? Range{Space::output} : partial;
   schedule.scratch_bytes = partial.offset + (root || place.children.empty() ? 0 : bytes);
   if (root && place.children.empty()) {
@@ -75,8 +73,8 @@ std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place,
   return last;
 }
 
-void tree_broadcast(const ScheduleRequest& request, const TreePlace& place, Range source,
-                    std::int32_t after, Schedule& schedule) {
+void tree_broadcast(const ScheduleRequest& request, const TreePlace& place, Range source, std::int32_t after,
+                    Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t bytes = op.count * element_size(op.type);
   if (bytes == 0) return;

@@ -196,8 +196,8 @@ void SumRun::send_values(Active& active) {
 }
 
 void SumRun::send_floats(Active& active) {
-  const auto count = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(chunk_, active.beyond.size() - active.floats_sent));
+  const auto count =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_, active.beyond.size() - active.floats_sent));
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::span<const float> values = load(active, active.beyond[active.floats_sent + i]);
@@ -233,15 +233,14 @@ void SumRun::post(const Active& active, Part part, std::uint32_t fragments, std:
 
 void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
   if (communicator_.failed()) return;
-  const auto ended = std::find_if(posted_.begin(), posted_.end(),
-                                  [id](const Posted& each) { return each.id == id && !each.ended; });
+  const auto ended =
+      std::find_if(posted_.begin(), posted_.end(), [id](const Posted& each) { return each.id == id && !each.ended; });
   if (ended == posted_.end()) {
     ++place_.counters.stray;
     return;
   }
   if (status != WriteStatus::ok) {
-    communicator_.raise(OperationStatus::peer_failed,
-                        "a sum in the network failed: " + std::string(to_string(status)));
+    communicator_.raise(OperationStatus::peer_failed, "a sum in the network failed: " + std::string(to_string(status)));
     return;
   }
   // One queue pair's requests complete in order; of several, one may be ahead of another.
@@ -295,8 +294,8 @@ void SumRun::learn(Active& active, const std::uint8_t* framing, std::uint32_t fr
     const auto exponent = static_cast<std::int8_t>(framing[i]);
     if (exponent == Sum::kOverflowed) {
       // With block exponents no sum overflows, unless a rank or a switch adds a value it should not.
-      communicator_.raise(OperationStatus::protocol, "a sum of " + describe(active.operation) +
-                                                         " has left the range of an int32 in the network");
+      communicator_.raise(OperationStatus::protocol,
+                          "a sum of " + describe(active.operation) + " has left the range of an int32 in the network");
       return;
     }
     if (active.known < active.blocks) active.exponents[active.known++] = exponent;

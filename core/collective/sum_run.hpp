@@ -114,9 +114,7 @@ class SumRun {
   std::uint8_t quantise_block(const Active& active, std::uint64_t block, std::int32_t* out);
   bool has_bytes() const { return place_.staging != nullptr; }
   // Null without bytes.
-  std::uint8_t* request() {
-    return has_bytes() ? place_.staging + place_.layout.sum_request(next_slot_) : nullptr;
-  }
+  std::uint8_t* request() { return has_bytes() ? place_.staging + place_.layout.sum_request(next_slot_) : nullptr; }
 
   Communicator& communicator_;
   const SumPlace place_;

@@ -19,7 +19,17 @@ inline constexpr GroupRank kAnySource = 0xffff'ffffu;
 
 // `opaque` is bytes of a type this library does not know; it moves, but does not reduce.
 enum class DataType : std::uint8_t {
-  opaque, boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+  opaque,
+  boolean,
+  uint8,
+  int8,
+  int16,
+  int32,
+  int64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
 };
 inline constexpr std::size_t kDataTypes = 11;
 std::size_t element_size(DataType type);
@@ -33,8 +43,17 @@ std::string_view to_string(ReduceOp op);
 bool reducible(ReduceOp op, DataType type);
 
 enum class Collective : std::uint8_t {
-  all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, barrier, gather, scatter,
-  send, recv,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  barrier,
+  gather,
+  scatter,
+  send,
+  recv,
 };
 inline constexpr std::size_t kCollectives = 11;
 std::string_view to_string(Collective collective);

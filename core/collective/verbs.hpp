@@ -26,7 +26,12 @@ struct Write {
 
 // How a write ended; the order is that of a transport's completion status.
 enum class WriteStatus : std::uint8_t {
-  ok, retry_exceeded, remote_access_error, remote_invalid_request, remote_operational, flushed,
+  ok,
+  retry_exceeded,
+  remote_access_error,
+  remote_invalid_request,
+  remote_operational,
+  flushed,
 };
 std::string_view to_string(WriteStatus status);
 

@@ -27,8 +27,7 @@ std::optional<Immediate> Immediate::decode(std::uint32_t word) {
       kind > static_cast<std::uint32_t>(ImmediateKind::stream)) {
     return std::nullopt;
   }
-  return Immediate{static_cast<ImmediateKind>(kind), static_cast<std::uint8_t>(word >> 21),
-                   word & kValueMask};
+  return Immediate{static_cast<ImmediateKind>(kind), static_cast<std::uint8_t>(word >> 21), word & kValueMask};
 }
 
 void SlotHeader::serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes> out) const {
@@ -50,8 +49,7 @@ void SlotHeader::serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes> 
   put<std::uint32_t>(at, 0);
 }
 
-std::optional<SlotHeader> SlotHeader::parse(
-    std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in) {
+std::optional<SlotHeader> SlotHeader::parse(std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in) {
   const std::uint8_t* at = in.data();
   if (get<std::uint16_t>(at) != kMagic || get<std::uint8_t>(at) != kVersion) return std::nullopt;
   ++at;

@@ -53,11 +53,9 @@ struct Immediate {
   static constexpr std::uint32_t kValueMask = (1u << 21) - 1;
   static constexpr std::uint32_t kSequenceMask = (1u << 13) - 1;
 
-  static Immediate data(std::uint8_t channel, std::uint32_t slot, bool first, bool last,
-                        std::uint32_t sequence) {
+  static Immediate data(std::uint8_t channel, std::uint32_t slot, bool first, bool last, std::uint32_t sequence) {
     return {ImmediateKind::data, channel,
-            slot << 15 | std::uint32_t{first} << 14 | std::uint32_t{last} << 13 |
-                (sequence & kSequenceMask)};
+            slot << 15 | std::uint32_t{first} << 14 | std::uint32_t{last} << 13 | (sequence & kSequenceMask)};
   }
   static Immediate named(ImmediateKind kind, std::uint8_t channel, std::uint32_t communicator,
                          Traffic traffic = Traffic::collective) {
@@ -72,9 +70,7 @@ struct Immediate {
   Traffic traffic() const { return static_cast<Traffic>(value & 1); }
   Stream stream() const { return {communicator(), traffic()}; }
 
-  std::uint32_t encode() const {
-    return static_cast<std::uint32_t>(kind) << 29 | std::uint32_t{channel} << 21 | value;
-  }
+  std::uint32_t encode() const { return static_cast<std::uint32_t>(kind) << 29 | std::uint32_t{channel} << 21 | value; }
   static std::optional<Immediate> decode(std::uint32_t word);
 };
 
@@ -98,8 +94,7 @@ struct SlotHeader {
 
   void serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes> out) const;
   // Nothing for a wrong magic, version or enumerator.
-  static std::optional<SlotHeader> parse(
-      std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in);
+  static std::optional<SlotHeader> parse(std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in);
   bool operator==(const SlotHeader&) const = default;
 };
 

@@ -21,8 +21,7 @@ Network::~Network() { clear(); }
 NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
-  node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_,
-                                   domain(id));
+  node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_, domain(id));
   node.nic->clients().limit_meters(meter_bins_);
   node.egress.resize(ports);
   node.halves.resize(ports);
@@ -30,8 +29,8 @@ NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   return id;
 }
 
-NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
-                           const SwitchOptions& options, std::unique_ptr<SwitchProgram> hooks) {
+NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program, const SwitchOptions& options,
+                           std::unique_ptr<SwitchProgram> hooks) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.kernel = program == nullptr;
@@ -41,8 +40,8 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   node.egress.resize(ports);
   node.halves.resize(ports);
   if (options.buffer_bytes || options.pfc) {
-    node.buffer = std::make_unique<SharedBuffer>(
-        options.buffer_bytes ? options.buffer_bytes : kUnlimited, options.buffer_alpha);
+    node.buffer =
+        std::make_unique<SharedBuffer>(options.buffer_bytes ? options.buffer_bytes : kUnlimited, options.buffer_alpha);
   }
   if (options.pfc) {
     if (node.kernel) throw std::invalid_argument("network: a switch in the kernel has no PFC");
@@ -91,24 +90,23 @@ LinkReceiver& Network::receiver(NodeId node) {
 
 LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                         std::uint64_t stream) {
-  return connect(a, b, std::make_shared<const LinkConfig>(forward),
-                 std::make_shared<const LinkConfig>(backward), stream);
+  return connect(a, b, std::make_shared<const LinkConfig>(forward), std::make_shared<const LinkConfig>(backward),
+                 stream);
 }
 
 LinkId Network::connect(Endpoint a, Endpoint b, const std::shared_ptr<const LinkConfig>& forward,
                         const std::shared_ptr<const LinkConfig>& backward, std::uint64_t stream) {
   for (const Endpoint& end : {a, b}) {
     if (nodes_.at(end.node).egress.at(end.port)) {
-      throw std::invalid_argument("network: port " + std::to_string(end.port) + " of node " +
-                                  std::to_string(end.node) + " is already connected");
+      throw std::invalid_argument("network: port " + std::to_string(end.port) + " of node " + std::to_string(end.node) +
+                                  " is already connected");
     }
   }
   const auto id = static_cast<LinkId>(ends_.size());
   const auto half = [&](Endpoint from, Endpoint to, const std::shared_ptr<const LinkConfig>& config,
                         std::uint64_t stream) {
-    links_.push_back(std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port,
-                                                seed_, stream, domain(from.node),
-                                                domain(to.node)));
+    links_.push_back(std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_, stream,
+                                                domain(from.node), domain(to.node)));
     HalfLink* link = links_.back().get();
     Node& node = nodes_[from.node];
     node.egress[from.port] = link;
@@ -116,8 +114,7 @@ LinkId Network::connect(Endpoint a, Endpoint b, const std::shared_ptr<const Link
     if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
     if (node.buffer) link->share(*node.buffer);
     if (!node.hooks) return;
-    auto hook = node.hooks->make_egress({node.halves[from.port], from.port, is_host(to.node)},
-                                        link->egress_seed());
+    auto hook = node.hooks->make_egress({node.halves[from.port], from.port, is_host(to.node)}, link->egress_seed());
     if (hook) link->set_egress(std::move(hook));
   };
   half(a, b, forward, stream);
@@ -136,8 +133,8 @@ LinkId Network::connect(Endpoint a, Endpoint b, const std::shared_ptr<const Link
 void Network::use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& backward) {
   const PfcConfig& pfc = forward.pfc;
   if (pfc.xoff == 0) return;
-  const std::string where = "network: PFC at port " + std::to_string(to.port) + " of node " +
-                            std::to_string(to.node) + ": ";
+  const std::string where =
+      "network: PFC at port " + std::to_string(to.port) + " of node " + std::to_string(to.node) + ": ";
   PauseControl* control = pauses(to.node);
   if (!control) throw std::invalid_argument(where + "the node is no switch with PFC");
   for (const Endpoint& end : {to, far_end(to)}) {
@@ -148,16 +145,14 @@ void Network::use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& 
     throw std::invalid_argument(where + "the link must have a rate both ways (no panel between)");
   }
   if (const std::uint64_t needed = pfc_headroom(forward, backward); pfc.headroom < needed) {
-    throw std::invalid_argument(where + "headroom " + std::to_string(pfc.headroom) +
-                                " B is less than the " + std::to_string(needed) +
-                                " B that may arrive until a pause holds");
+    throw std::invalid_argument(where + "headroom " + std::to_string(pfc.headroom) + " B is less than the " +
+                                std::to_string(needed) + " B that may arrive until a pause holds");
   }
   SharedBuffer& buffer = *nodes_[to.node].buffer;
   const std::uint64_t reserved = std::uint64_t{pfc.xoff} + pfc.headroom;
   if (!buffer.reserve(reserved)) {
     throw std::invalid_argument(where + "xoff and headroom are " + std::to_string(reserved) +
-                                " B, the switch's buffer has " +
-                                std::to_string(buffer.unreserved()) + " B left");
+                                " B, the switch's buffer has " + std::to_string(buffer.unreserved()) + " B left");
   }
   control->guard(to.port, pfc, forward.rate, *nodes_[to.node].egress[to.port]);
 }

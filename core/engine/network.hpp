@@ -40,8 +40,7 @@ struct SwitchOptions {
 
 class Network {
  public:
-  explicit Network(std::uint64_t seed, Picoseconds meter_bin = milliseconds(1),
-                   std::size_t meter_bins = 1 << 20);
+  explicit Network(std::uint64_t seed, Picoseconds meter_bin = milliseconds(1), std::size_t meter_bins = 1 << 20);
   ~Network();
   Network(const Network&) = delete;
 
@@ -51,14 +50,13 @@ class Network {
   NodeId add_host(std::size_t ports, std::optional<HostId> identity = {});
   // A switch that the engine runs. Null program: the switch is placed in the kernel, and its
   // packets go through the gate; `hooks`, its program too, then has the egress hooks of its ports.
-  NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
-                    const SwitchOptions& options = {}, std::unique_ptr<SwitchProgram> hooks = {});
+  NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program, const SwitchOptions& options = {},
+                    std::unique_ptr<SwitchProgram> hooks = {});
   // Glass: egress links must have rate 0. `circuits`: what was patched long before the run, as
   // set_circuits() takes it. A host's port that is linked to a panel has carrier as the device's rule
   // says, and while the links that its light takes are up.
   NodeId add_panel(const std::vector<std::int32_t>& circuits,
-                   const panel::DeviceOptions& options = {.profile = panel::profile("ideal")},
-                   bool kernel = false);
+                   const panel::DeviceOptions& options = {.profile = panel::profile("ideal")}, bool kernel = false);
   // Writes the tables of panels in the kernel anew, once the live clock runs, by whose time they are.
   void publish_panels();
   LinkId connect(Endpoint a, Endpoint b, const std::shared_ptr<const LinkConfig>& forward,
@@ -105,9 +103,7 @@ class Network {
   void inject(Endpoint to, std::span<const std::uint8_t> frame);
 
   // --- running ----------------------------------------------------------------------------------
-  bool run_until(Picoseconds end, std::uint64_t most_events = ~0ull) {
-    return events_.run_until(end, most_events);
-  }
+  bool run_until(Picoseconds end, std::uint64_t most_events = ~0ull) { return events_.run_until(end, most_events); }
   Picoseconds now() const { return events_.now(); }
   // For jobs whose hosts influence one another by packets alone, and that need no answer from outside
   // while they run (flows that run by themselves). Each node's events of one window are served
@@ -144,13 +140,9 @@ class Network {
   Endpoint far_end(Endpoint end) const;
   std::size_t ports(NodeId node) const { return nodes_.at(node).egress.size(); }
   // Number of the half-link that leaves here, as watch() gives it: 2 * link, or one more backward.
-  std::uint32_t egress_half(NodeId node, std::uint16_t port) const {
-    return nodes_.at(node).halves.at(port);
-  }
+  std::uint32_t egress_half(NodeId node, std::uint16_t port) const { return nodes_.at(node).halves.at(port); }
   // PFC of a switch; null where it has none.
-  PauseControl* pauses(NodeId node) {
-    return nodes_.at(node).buffer ? nodes_[node].buffer->pauses() : nullptr;
-  }
+  PauseControl* pauses(NodeId node) { return nodes_.at(node).buffer ? nodes_[node].buffer->pauses() : nullptr; }
   std::uint64_t pfc_deadlocks() const { return pause_watch_.deadlocks(); }
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
   // Packets that a switch sent out of a port that has no link.

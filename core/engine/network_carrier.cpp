@@ -59,9 +59,8 @@ void Network::set_circuits(NodeId panel, const std::vector<std::int32_t>& circui
     throw std::invalid_argument("network: circuits must name every port of the panel");
   }
   const std::vector<panel::CrossConnect> wanted = duplex(circuits);
-  operate(panel, [&](panel::PanelDevice& device, Picoseconds now) {
-    device.connect(wanted, panel::Mode::overwrite, now);
-  });
+  operate(panel,
+          [&](panel::PanelDevice& device, Picoseconds now) { device.connect(wanted, panel::Mode::overwrite, now); });
 }
 
 void Network::operate(NodeId panel, const std::function<void(panel::PanelDevice&, Picoseconds)>& request) {

@@ -14,17 +14,16 @@ NetworkRecorder::NetworkRecorder(Network& network, const RecorderConfig& config)
 
 NetworkRecorder::~NetworkRecorder() { network_.set_tap(nullptr, false); }
 
-std::size_t NetworkRecorder::capture(std::uint32_t half, const std::string& interface,
-                                     const std::string& description) {
+std::size_t NetworkRecorder::capture(std::uint32_t half, const std::string& interface, const std::string& description) {
   const LinkId link = half / 2;
   if (link >= network_.links()) throw std::invalid_argument("recorder: no such link");
   const bool forward = half % 2 == 0;
   const auto [first, second] = network_.ends(link);
   const Endpoint end = forward ? first : second, far = forward ? second : first;
-  captures_.push_back(&recorder_.capture(
-      half, half ^ 1u,
-      std::make_unique<PortCapture>(end.node, end.port, network_.half(link, forward),
-                                    port_address(far.node, far.port), interface, description)));
+  captures_.push_back(
+      &recorder_.capture(half, half ^ 1u,
+                         std::make_unique<PortCapture>(end.node, end.port, network_.half(link, forward),
+                                                       port_address(far.node, far.port), interface, description)));
   network_.watch(link);
   return captures_.size() - 1;
 }

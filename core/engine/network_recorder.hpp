@@ -18,8 +18,7 @@ class NetworkRecorder {
 
   // Captures the port that the half-link (2 * link, + 1 for the way back) leaves from. Returns the
   // capture's number; the calls below throw std::invalid_argument for one that is not there.
-  std::size_t capture(std::uint32_t half, const std::string& interface,
-                      const std::string& description);
+  std::size_t capture(std::uint32_t half, const std::string& interface, const std::string& description);
   // pcapng bytes since the last call, in order of time, of packets before `slack` ago.
   std::string take(std::size_t capture, Picoseconds slack);
   // The last bytes of a capture, which ends.

@@ -18,9 +18,7 @@ class PauseWatch::SwitchWatch final : public PauseControl::StuckObserver, public
     if (id_ == 0) id_ = events.add(*this);
     events.schedule(events.now() + events.lookahead(), id_, port);
   }
-  void on_event(std::uint64_t port, Picoseconds) override {
-    watch_.on_stuck(node_, static_cast<std::uint16_t>(port));
-  }
+  void on_event(std::uint64_t port, Picoseconds) override { watch_.on_stuck(node_, static_cast<std::uint16_t>(port)); }
 
  private:
   PauseWatch& watch_;

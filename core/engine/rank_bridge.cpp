@@ -98,12 +98,15 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
     if (wall_ns == 0) return now;
     // A rank's clock reading is only its word: it counts as now where it lies in the future.
     const double ago = static_cast<double>(wall_ns - std::max<std::int64_t>(at_ns, 0)) * 1000.0 / dilation;
-    return ago <= 0 ? now : ago > static_cast<double>(now.count) ? Picoseconds{} : now - Picoseconds{static_cast<std::int64_t>(ago)};
+    return ago <= 0                               ? now
+           : ago > static_cast<double>(now.count) ? Picoseconds{}
+                                                  : now - Picoseconds{static_cast<std::int64_t>(ago)};
   };
   const auto kind = static_cast<rank::MarkKind>(mark.kind);
   // Nor may a rank's time run backwards: intervals would end before they begin.
   const Picoseconds at = latest_mark_ = std::max(when(mark.at_ns), latest_mark_);
-  if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
+  if (Tap* tap = network_.tap()) [[unlikely]]
+    tell(*tap, mark, at);
   if (kind == rank::MarkKind::work_begin) {
     meter_.begin(at);
     // From here on a job's time may count, so the virtual clock stops for a look before any of it passes.

@@ -24,8 +24,8 @@ void FluidNetwork::set_rate(LinkIndex link, BitsPerSecond rate) {
 
 void FluidNetwork::check(std::span<const LinkIndex> route) const {
   if (route.empty() || route.size() > kMostHops) {
-    throw std::invalid_argument("fluid: a route has 1 to " + std::to_string(kMostHops) +
-                                " links, not " + std::to_string(route.size()));
+    throw std::invalid_argument("fluid: a route has 1 to " + std::to_string(kMostHops) + " links, not " +
+                                std::to_string(route.size()));
   }
   for (std::size_t i = 0; i < route.size(); ++i) {
     if (route[i] >= links_.size()) {
@@ -33,8 +33,7 @@ void FluidNetwork::check(std::span<const LinkIndex> route) const {
     }
     if (std::find(route.begin(), route.begin() + static_cast<std::ptrdiff_t>(i), route[i]) !=
         route.begin() + static_cast<std::ptrdiff_t>(i)) {
-      throw std::invalid_argument("fluid: link " + std::to_string(route[i]) +
-                                  " is twice on a route");
+      throw std::invalid_argument("fluid: link " + std::to_string(route[i]) + " is twice on a route");
     }
   }
 }
@@ -44,8 +43,8 @@ const FluidNetwork::Flow& FluidNetwork::at(FlowId flow) const {
   return flows_[flow.slot];
 }
 
-FlowId FluidNetwork::start(std::span<const LinkIndex> route, std::uint64_t bytes,
-                           std::uint32_t weight, Sink& sink, std::uint64_t cookie) {
+FlowId FluidNetwork::start(std::span<const LinkIndex> route, std::uint64_t bytes, std::uint32_t weight, Sink& sink,
+                           std::uint64_t cookie) {
   check(route);
   if (bytes == 0) throw std::invalid_argument("fluid: a flow has at least one byte");
   if (weight == 0) throw std::invalid_argument("fluid: a flow's weight is above 0");

@@ -54,8 +54,7 @@ class FluidNetwork final : public EventHandler {
   void stop(FlowId flow);
 
   bool open(FlowId flow) const {
-    return flow.slot < flows_.size() && flows_[flow.slot].generation == flow.generation &&
-           flows_[flow.slot].open;
+    return flow.slot < flows_.size() && flows_[flow.slot].generation == flow.generation && flows_[flow.slot].open;
   }
   // Bytes that have not left yet.
   double left(FlowId flow) const;

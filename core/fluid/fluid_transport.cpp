@@ -138,16 +138,15 @@ void FluidTransport::flow(std::uint32_t index, std::size_t number) {
   }
   if (!part.route.whole || part.left == 0) return;
   part.latency = part.route.latency(part.bytes, part.last, frames_);
-  part.flow = fabric_.links().start(part.route.links, part.left, 1, *this,
-                                    std::uint64_t{index} << kPartBits | number);
+  part.flow = fabric_.links().start(part.route.links, part.left, 1, *this, std::uint64_t{index} << kPartBits | number);
   part.flowing = true;
   part.left = 0;
 }
 
 Route FluidTransport::find_route(const QueuePair& qp, std::size_t number, PlanePort port) {
   const FlowFront front = flow_front(
-      {fabric_.network().nic(node_).host(), qp.destination, qp.local,
-       static_cast<std::uint8_t>(number), qp.rerouted}, kUdpPortRoceV2);
+      {fabric_.network().nic(node_).host(), qp.destination, qp.local, static_cast<std::uint8_t>(number), qp.rerouted},
+      kUdpPortRoceV2);
   return fabric_.route(node_, port, qp.destination, front);
 }
 
@@ -229,8 +228,7 @@ void FluidTransport::arrive(const Due& due) {
     payload.kind = PayloadKind::region;
   }
   Status status = qp.refused ? Status::flushed : Status::ok;
-  if (status == Status::ok &&
-      !sink_.place(due.qp, write.remote_key, write.remote_address, payload)) {
+  if (status == Status::ok && !sink_.place(due.qp, write.remote_key, write.remote_address, payload)) {
     ++access_errors_;
     qp.refused = true;
     status = Status::remote_access_error;
@@ -335,8 +333,7 @@ void FluidTransport::find_routes(std::uint32_t index, const PlanePort* port) {
         part.latency = part.route.latency(part.bytes, part.last, frames_);
         continue;
       }
-      part.left = std::max<std::uint64_t>(
-          static_cast<std::uint64_t>(fabric_.links().left(part.flow)), 1);
+      part.left = std::max<std::uint64_t>(static_cast<std::uint64_t>(fabric_.links().left(part.flow)), 1);
       fabric_.links().stop(part.flow);
       part.flowing = false;
     }

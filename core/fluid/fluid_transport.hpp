@@ -16,8 +16,7 @@ namespace loomnet::fluid {
 
 class FluidTransport final : public Transport, private FluidNetwork::Sink {
  public:
-  FluidTransport(FluidFabric& fabric, NodeId node, TransportSink& sink, std::string name,
-                 const Frames& frames);
+  FluidTransport(FluidFabric& fabric, NodeId node, TransportSink& sink, std::string name, const Frames& frames);
 
   std::string_view name() const override { return name_; }
   void connect(const QpConfig& config, Picoseconds now) override;

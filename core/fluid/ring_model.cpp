@@ -86,9 +86,8 @@ void RingModel::send(std::uint32_t number) {
 
 void RingModel::finished(FlowId, std::uint64_t number, Picoseconds now) {
   Rank& rank = ranks_[number];
-  const auto [rear, fore] = std::minmax_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
-    return a.sent < b.sent;
-  });
+  const auto [rear, fore] =
+      std::minmax_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) { return a.sent < b.sent; });
   gaps_ += static_cast<double>(fore->sent - rear->sent) * static_cast<double>((now - since_).count);
   since_ = now;
   account(rank, now);

@@ -3,7 +3,6 @@
 
 #include <array>
 
-
 namespace loomnet {
 
 std::span<const std::string_view> CodelQueue::drop_names() const {

@@ -9,11 +9,7 @@
 namespace loomnet {
 
 FairQueue::FairQueue(SendingPort& port, const LinkConfig& config, const FairSettings& settings)
-    : PortQueue(port),
-      settings_(settings),
-      key_(port.random()),
-      limit_(config.data_limit),
-      flows_(settings.flows) {}
+    : PortQueue(port), settings_(settings), key_(port.random()), limit_(config.data_limit), flows_(settings.flows) {}
 
 std::span<const std::string_view> FairQueue::drop_names() const {
   static constexpr std::array<std::string_view, 2> kNames{"queue_full", "codel"};

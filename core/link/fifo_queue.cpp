@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <array>
 
-
 namespace loomnet {
 
 FifoQueue::FifoQueue(SendingPort& port, const LinkConfig& config)
-    : PortQueue(port),
-      limit_(config.data_limit),
-      marks_(config) {}
+    : PortQueue(port), limit_(config.data_limit), marks_(config) {}
 
 std::span<const std::string_view> FifoQueue::drop_names() const {
   static constexpr std::array<std::string_view, 1> kNames{"queue_full"};

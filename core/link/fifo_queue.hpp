@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "link/link_config.hpp"
-#include "link/port_queue.hpp"
 #include "link/port_marks.hpp"
+#include "link/port_queue.hpp"
 
 namespace loomnet {
 

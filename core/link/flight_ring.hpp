@@ -24,7 +24,8 @@ class FlightRing {
   Packet& front() const { return *at(0).packet; }
   // Equal times stay in order of insertion.
   void insert(PacketPtr packet, Picoseconds arrival) {
-    if (size_ == capacity_) [[unlikely]] grow();
+    if (size_ == capacity_) [[unlikely]]
+      grow();
     std::uint32_t i = size_++;
     while (i > 0 && at(i - 1).arrival > arrival) [[unlikely]] {
       at(i) = at(i - 1);

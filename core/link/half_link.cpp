@@ -18,9 +18,8 @@ std::uint64_t HalfLink::exact_ps_per_byte(BitsPerSecond rate) {
   return rate.count && kPsBits % rate.count == 0 ? kPsBits / rate.count : 0;
 }
 
-HalfLink::HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const LinkConfig> config,
-                   LinkReceiver& to, std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream,
-                   Domain from, Domain at)
+HalfLink::HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const LinkConfig> config, LinkReceiver& to,
+                   std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream, Domain from, Domain at)
     : to_(to),
       events_(events),
       ps_per_byte_(exact_ps_per_byte(config->rate)),
@@ -52,10 +51,10 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const L
   }
 }
 
-[[gnu::always_inline]] inline void HalfLink::launch(PacketPtr packet, Picoseconds start,
-                                                    Picoseconds done) {
+[[gnu::always_inline]] inline void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
   Picoseconds arrival = done + delay_;
-  if (special_) [[unlikely]] arrival = depart(*packet, start, done);
+  if (special_) [[unlikely]]
+    arrival = depart(*packet, start, done);
   in_flight_.insert(std::move(packet), arrival);
   arm();
 }
@@ -69,8 +68,7 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const L
 Picoseconds HalfLink::depart(Packet& packet, Picoseconds start, Picoseconds done) {
   if (hook_ && packet.queue != kMacControlClass) {
     const std::uint8_t before = std::exchange(port_.ecn_before_mark, 0);
-    const Departure departure{start, packet.wire_length, packet.queue, is_ce(packet),
-                              queue().classes(), before != 0};
+    const Departure departure{start, packet.wire_length, packet.queue, is_ce(packet), queue().classes(), before != 0};
     const EgressVerdict verdict = hook_->dequeue(packet.header_bytes(), departure);
     if (verdict == EgressVerdict::mark && packet.ect) {
       mark_ce(packet);
@@ -121,12 +119,15 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
     busy_until_ = std::max(busy_until_, now);
     advance(now);
   }
-  if (overtaking_) [[unlikely]] expect_departure(now);
-  if (pauses_) [[unlikely]] attend(now);
+  if (overtaking_) [[unlikely]]
+    expect_departure(now);
+  if (pauses_) [[unlikely]]
+    attend(now);
   // The queue is looked at when a packet in flight arrives. Live, a packet can come back from a kernel
   // switch so late that the one it waits behind has arrived: then no event is left, and the packet
   // would lie here until the next offer, which may be a retransmission seconds later.
-  if (in_flight_.empty() && !paused_) [[unlikely]] serve(busy_until_);
+  if (in_flight_.empty() && !paused_) [[unlikely]]
+    serve(busy_until_);
   return result;
 }
 
@@ -145,7 +146,8 @@ void HalfLink::serve_chosen(Picoseconds start) {
 
 void HalfLink::serve(Picoseconds now) {
   while (queued_packets_ > 0 && busy_until_ <= now) {
-    if (paused_ && !queue().may_send()) [[unlikely]] break;
+    if (paused_ && !queue().may_send()) [[unlikely]]
+      break;
     const Picoseconds start = busy_until_;
     if (chosen_) [[unlikely]] {
       serve_chosen(start);
@@ -160,8 +162,10 @@ void HalfLink::serve(Picoseconds now) {
 
 void HalfLink::advance(Picoseconds now) {
   serve(now);
-  if (overtaking_) [[unlikely]] expect_departure(now);
-  if (pauses_) [[unlikely]] attend(now);
+  if (overtaking_) [[unlikely]]
+    expect_departure(now);
+  if (pauses_) [[unlikely]]
+    attend(now);
 }
 
 std::uint64_t HalfLink::carried_bytes(Picoseconds now) {
@@ -172,16 +176,17 @@ std::uint64_t HalfLink::carried_bytes(Picoseconds now) {
   const std::int64_t whole = clocking_time(next.wire_length).count;
   const std::int64_t missing = std::clamp<std::int64_t>((in_flight_.first_arrival() - now).count, 0, whole);
   // Its preamble and gap take their share of the time, as they do of the rate.
-  return delivered_bytes_ + static_cast<std::uint64_t>(static_cast<double>(next.wire_length) *
-                                                       static_cast<double>(whole - missing) /
-                                                       static_cast<double>(whole));
+  return delivered_bytes_ +
+         static_cast<std::uint64_t>(static_cast<double>(next.wire_length) * static_cast<double>(whole - missing) /
+                                    static_cast<double>(whole));
 }
 
 void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {
   if (glass_) return launch(std::move(packet), now, now);
   advance(now);
   transmit(std::move(packet), std::max(busy_until_, now));
-  if (pauses_) [[unlikely]] attend(now);
+  if (pauses_) [[unlikely]]
+    attend(now);
 }
 
 void HalfLink::share(SharedBuffer& buffer) {
@@ -207,7 +212,8 @@ void HalfLink::prepare(std::uint64_t what, int stage) const {
 }
 
 void HalfLink::on_event(std::uint64_t what, Picoseconds now) {
-  if (what <= kPauseEnd) [[unlikely]] return on_timer(what, now);
+  if (what <= kPauseEnd) [[unlikely]]
+    return on_timer(what, now);
   if (now < scheduled_) return;  // this event was rescheduled, and the newer one is still pending
   scheduled_ = now;  // launch() must not schedule meanwhile: arm() does, once
   if (queued_packets_ > 0) {

@@ -42,10 +42,10 @@ class alignas(128) HalfLink final : public EventHandler {
   // `stream` names its random stream, 0: its own number of object. A fabric built in part gives each
   // link the stream that it has in the whole. `from` and `at`: the domains of its two ends.
   HalfLink(EventQueue& events, PacketPool& pool, std::shared_ptr<const LinkConfig> config, LinkReceiver& to,
-           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0,
-           Domain from = kAnybody, Domain at = kAnybody);
-  HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0)
+           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0, Domain from = kAnybody,
+           Domain at = kAnybody);
+  HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to, std::uint16_t to_port,
+           std::uint64_t seed, std::uint64_t stream = 0)
       : HalfLink(events, pool, std::make_shared<const LinkConfig>(config), to, to_port, seed, stream) {}
 
   // Hands a packet to the sending port at `now`. Equal to or after every earlier offer's time.
@@ -97,9 +97,7 @@ class alignas(128) HalfLink final : public EventHandler {
   // Key of a random stream that belongs to this half-link's hook.
   std::uint64_t egress_seed() const { return egress_seed_; }
   // Every packet that leaves before this time has been reported.
-  Picoseconds settled(Picoseconds now) const {
-    return queued_packets_ > 0 && busy_until_ < now ? busy_until_ : now;
-  }
+  Picoseconds settled(Picoseconds now) const { return queued_packets_ > 0 && busy_until_ < now ? busy_until_ : now; }
 
   // Draws its data queues from the buffer of the switch it leaves; whether that has PFC is settled.
   void share(SharedBuffer& buffer);
@@ -132,9 +130,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void attend(Picoseconds now);
   void expect_departure(Picoseconds now);
   void on_timer(std::uint64_t what, Picoseconds now);
-  ObjectId sender() {
-    return sender_ ? sender_ : sender_ = from_ == kAnybody ? id_ : events_.add(*this, from_);
-  }
+  ObjectId sender() { return sender_ ? sender_ : sender_ = from_ == kAnybody ? id_ : events_.add(*this, from_); }
   void end_pause(Picoseconds now);
   Offer enqueue(PacketPtr packet, Picoseconds now);
   // Out of line, so that the default discipline stays inlined.
@@ -149,13 +145,14 @@ class alignas(128) HalfLink final : public EventHandler {
   Picoseconds depart(Packet& packet, Picoseconds start, Picoseconds done);
   Picoseconds impair(Packet& packet, Picoseconds arrival);
   void report_queued(Picoseconds now) {
-    if (special_ && port_.tap) [[unlikely]] port_.tap->queued(port_.number, queue().bytes(), now);
+    if (special_ && port_.tap) [[unlikely]]
+      port_.tap->queued(port_.number, queue().bytes(), now);
   }
   void lose_all(Picoseconds now);
   static std::uint64_t exact_ps_per_byte(BitsPerSecond rate);  // 0: the rate does not divide evenly
   Picoseconds clocking_time(std::uint32_t wire_length) const {
-    const std::uint64_t bytes = (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) +
-                                std::uint64_t{kFramingOverhead};
+    const std::uint64_t bytes =
+        (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) + std::uint64_t{kFramingOverhead};
     return ps_per_byte_ ? Picoseconds{static_cast<std::int64_t>(bytes * ps_per_byte_)}
                         : serialization_time(bytes, config_->rate);
   }

@@ -38,7 +38,8 @@ void HalfLink::lose_all(Picoseconds now) {
   while (PacketPtr packet = queue().remove()) port_.drop(WireDrop::link_down, *packet, now);
   queued_packets_ = 0;
   report_queued(now);
-  if (pauses_) [[unlikely]] attend(now);
+  if (pauses_) [[unlikely]]
+    attend(now);
 }
 
 void HalfLink::clear() {

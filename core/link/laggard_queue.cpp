@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-
 namespace loomnet {
 
 LaggardQueue::LaggardQueue(SendingPort& port, const LinkConfig& config, std::uint32_t parts)
@@ -15,8 +14,7 @@ LaggardQueue::LaggardQueue(SendingPort& port, const LinkConfig& config, std::uin
       data_(parts) {}
 
 std::span<const std::string_view> LaggardQueue::drop_names() const {
-  static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full",
-                                                          "pfc_headroom"};
+  static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full", "pfc_headroom"};
   return kNames;
 }
 

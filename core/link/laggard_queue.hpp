@@ -13,8 +13,8 @@
 
 #include "link/control_share.hpp"
 #include "link/link_config.hpp"
-#include "link/port_queue.hpp"
 #include "link/port_marks.hpp"
+#include "link/port_queue.hpp"
 #include "link/ring_order.hpp"
 
 namespace loomnet {

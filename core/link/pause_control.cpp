@@ -14,21 +14,19 @@ std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward
   const auto clocked = [](std::uint32_t frame, BitsPerSecond rate) {
     return serialization_time(frame + kFramingOverhead, rate);
   };
-  const Picoseconds until_heard = clocked(backward.largest_frame, backward.rate) +
-                                  clocked(kMinFrameBytes, backward.rate) + backward.delay;
+  const Picoseconds until_heard =
+      clocked(backward.largest_frame, backward.rate) + clocked(kMinFrameBytes, backward.rate) + backward.delay;
   const Picoseconds until_quiet = clocked(forward.largest_frame, forward.rate) + forward.delay;
   // The frame that crossed xoff may lie above it whole.
   return bytes_in(until_heard + until_quiet, forward.rate) + forward.largest_frame + 1;
 }
 
-PauseControl::PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool,
-                           std::size_t ports, Domain domain)
+PauseControl::PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool, std::size_t ports, Domain domain)
     : buffer_(buffer), events_(events), pool_(pool), id_(events.add(*this, domain)), ports_(ports) {
   noted_.reserve(ports);
 }
 
-void PauseControl::guard(std::uint16_t port, const PfcConfig& config, BitsPerSecond rate,
-                         HalfLink& back) {
+void PauseControl::guard(std::uint16_t port, const PfcConfig& config, BitsPerSecond rate, HalfLink& back) {
   if (config.xon >= config.xoff) throw std::invalid_argument("PfcConfig.xon: must be below xoff");
   Port& p = ports_.at(port);
   p.back = &back;

@@ -38,8 +38,7 @@ class PauseControl final : public EventHandler {
     virtual void on_stuck(std::uint16_t port) = 0;
   };
 
-  PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool, std::size_t ports,
-               Domain domain);
+  PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool, std::size_t ports, Domain domain);
   // Frames that pause what comes in by `port` at this rate leave by `back`.
   void guard(std::uint16_t port, const PfcConfig& config, BitsPerSecond rate, HalfLink& back);
   void observe(StuckObserver* observer) { observer_ = observer; }

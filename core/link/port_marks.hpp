@@ -53,7 +53,8 @@ class PortMarks {
     TrimOptions trim;
   };
   const Own* of(const Packet& packet) const {
-    if (!own_) [[likely]] return nullptr;
+    if (!own_) [[likely]]
+      return nullptr;
     return packet.carrier < own_->size() ? &(*own_)[packet.carrier] : nullptr;
   }
 

@@ -80,7 +80,8 @@ class PortQueue {
   // Whether the switch's buffer, if the port draws from one, has room for a packet beside the port's
   // `queued` bytes.
   bool buffer_admits(const Packet& packet, std::uint64_t queued, Picoseconds now) {
-    if (!buffer_ || buffer_->admits(packet, queued)) [[likely]] return true;
+    if (!buffer_ || buffer_->admits(packet, queued)) [[likely]]
+      return true;
     // The other ports' queues were last looked at in the past: what they have sent since is free.
     buffer_->refresh(now);
     return buffer_->admits(packet, queued);

@@ -13,8 +13,7 @@ PriorityQueue::PriorityQueue(SendingPort& port, const LinkConfig& config)
       marks_(config) {}
 
 std::span<const std::string_view> PriorityQueue::drop_names() const {
-  static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full",
-                                                          "pfc_headroom"};
+  static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full", "pfc_headroom"};
   return kNames;
 }
 

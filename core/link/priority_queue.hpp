@@ -11,8 +11,8 @@
 #include "clock/fetch.hpp"
 #include "link/control_share.hpp"
 #include "link/link_config.hpp"
-#include "link/port_queue.hpp"
 #include "link/port_marks.hpp"
+#include "link/port_queue.hpp"
 
 namespace loomnet {
 
@@ -34,9 +34,7 @@ class PriorityQueue final : public PortQueue {
   bool may_send() const override;
   bool holds_from(std::uint16_t ingress) const override;
   // Asks for the packet that likely leaves next.
-  void prepare() const {
-    fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
-  }
+  void prepare() const { fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128); }
 
  private:
   bool admits(const Packet& packet, Picoseconds now) {
@@ -46,8 +44,7 @@ class PriorityQueue final : public PortQueue {
     return buffer_admits(packet, data_bytes_, now);
   }
   bool admits_control(const Packet& packet) const {
-    return control_limit_ == 0 ||
-           classes_[kControlClass].bytes + packet.wire_length <= control_limit_;
+    return control_limit_ == 0 || classes_[kControlClass].bytes + packet.wire_length <= control_limit_;
   }
   bool lossless(const Packet& packet) const { return buffer_ && buffer_->lossless(packet); }
   void keep(PacketPtr packet);

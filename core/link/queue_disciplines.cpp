@@ -37,7 +37,8 @@ FairSettings fair(Values values) {
 
 constexpr QueueDiscipline kDisciplines[] = {
     {kDefaultDiscipline, {}, nullptr},
-    {"fifo", {},
+    {"fifo",
+     {},
      [](SendingPort& port, const LinkConfig& config, Values) -> std::unique_ptr<PortQueue> {
        return std::make_unique<FifoQueue>(port, config);
      }},
@@ -72,18 +73,22 @@ std::string names(const Rows& rows) {
 
 std::string_view to_string(QueueOption::Unit unit) {
   switch (unit) {
-    case Unit::picoseconds: return "time";
-    case Unit::bytes: return "size";
-    case Unit::count: return "count";
-    case Unit::on_off: return "switch";
+    case Unit::picoseconds:
+      return "time";
+    case Unit::bytes:
+      return "size";
+    case Unit::count:
+      return "count";
+    case Unit::on_off:
+      return "switch";
   }
   return "unknown";
 }
 
 std::span<const QueueDiscipline> queue_disciplines() { return kDisciplines; }
 
-std::shared_ptr<const QueueChoice> choose_queue(
-    std::string_view name, std::span<const std::pair<std::string, std::int64_t>> options) {
+std::shared_ptr<const QueueChoice> choose_queue(std::string_view name,
+                                                std::span<const std::pair<std::string, std::int64_t>> options) {
   for (std::size_t i = 0; i < std::size(kDisciplines); ++i) {
     const QueueDiscipline& discipline = kDisciplines[i];
     if (discipline.name != name) continue;
@@ -94,13 +99,12 @@ std::shared_ptr<const QueueChoice> choose_queue(
       std::size_t at = 0;
       while (at < discipline.options.size() && discipline.options[at].name != given) ++at;
       if (at == discipline.options.size()) {
-        throw std::invalid_argument(where + "no option " + given + "; its options: " +
-                                    names(discipline.options));
+        throw std::invalid_argument(where + "no option " + given + "; its options: " + names(discipline.options));
       }
       const QueueOption& option = discipline.options[at];
       if (value < option.least || value > option.most) {
-        throw std::invalid_argument(where + given + " must be from " + std::to_string(option.least) +
-                                    " to " + std::to_string(option.most));
+        throw std::invalid_argument(where + given + " must be from " + std::to_string(option.least) + " to " +
+                                    std::to_string(option.most));
       }
       choice.values[at] = value;
     }

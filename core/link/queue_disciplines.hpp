@@ -27,8 +27,7 @@ struct QueueDiscipline {
   std::string_view name;
   std::span<const QueueOption> options;
   // Values are in the order of `options`.
-  std::unique_ptr<PortQueue> (*make)(SendingPort& port, const LinkConfig& config,
-                                     std::span<const std::int64_t> values);
+  std::unique_ptr<PortQueue> (*make)(SendingPort& port, const LinkConfig& config, std::span<const std::int64_t> values);
 };
 
 inline constexpr std::string_view kDefaultDiscipline = "priority";
@@ -37,8 +36,8 @@ std::span<const QueueDiscipline> queue_disciplines();
 
 // The choice of a discipline by name, options that are not given at their presets. Null for the
 // default. Throws std::invalid_argument for an unknown name or option, or a value out of range.
-std::shared_ptr<const QueueChoice> choose_queue(
-    std::string_view name, std::span<const std::pair<std::string, std::int64_t>> options);
+std::shared_ptr<const QueueChoice> choose_queue(std::string_view name,
+                                                std::span<const std::pair<std::string, std::int64_t>> options);
 std::unique_ptr<PortQueue> make_queue(SendingPort& port, const LinkConfig& config);
 
 }  // namespace loomnet

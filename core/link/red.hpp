@@ -16,9 +16,7 @@ struct RedMarker {
   // Whether a packet is marked that leaves when `queued` bytes waited, itself included.
   bool marks(std::uint64_t queued, RandomStream& random) const {
     if (high == 0 || queued <= low) return false;
-    const double p = queued < high
-                         ? static_cast<double>(queued - low) / static_cast<double>(high - low) * share
-                         : 1.0;
+    const double p = queued < high ? static_cast<double>(queued - low) / static_cast<double>(high - low) * share : 1.0;
     return p >= 1 || random.uniform() < p;
   }
 };

@@ -29,8 +29,7 @@ std::uint32_t RingOrder::ring_of(const Attributes& attributes) {
 // The offset comes from a rank: beyond the step's end it counts as the end.
 std::uint64_t RingOrder::progress(const Attributes& attributes) const {
   const std::uint64_t offset = std::min(attributes.step_offset, attributes.step_bytes - 1);
-  const auto part = static_cast<std::uint64_t>(static_cast<unsigned __int128>(offset) * parts_ /
-                                               attributes.step_bytes);
+  const auto part = static_cast<std::uint64_t>(static_cast<unsigned __int128>(offset) * parts_ / attributes.step_bytes);
   return std::uint64_t{attributes.ring_step} * parts_ + part;
 }
 

@@ -88,7 +88,8 @@ struct SendingPort {
   void drop(WireDrop reason, const Packet& packet, Picoseconds now, bool was_sent = false) {
     const auto i = static_cast<std::size_t>(reason);
     ++counters.wire_drops[i];
-    if (tap) [[unlikely]] tap->dropped(number, packet, kWireDropNames[i], was_sent, now);
+    if (tap) [[unlikely]]
+      tap->dropped(number, packet, kWireDropNames[i], was_sent, now);
   }
 };
 

@@ -21,8 +21,7 @@ class SharedBuffer {
 
   void add(HalfLink& link) { links_.push_back(&link); }
   // From now on packets of ports that pauses() guards are lossless.
-  void use_pauses(EventQueue& events, PacketPool& pool, std::size_t ports,
-                  Domain domain = kAnybody) {
+  void use_pauses(EventQueue& events, PacketPool& pool, std::size_t ports, Domain domain = kAnybody) {
     pauses_ = std::make_unique<PauseControl>(*this, events, pool, ports, domain);
   }
   PauseControl* pauses() { return pauses_.get(); }

@@ -38,7 +38,8 @@ class Bed {
         node = network_.add_switch(kPorts, nullptr);
         namespaces_.push_back(Netns::create("loomnet budget"));
         for (std::uint16_t p = 0; p < kPorts; ++p) {
-          ports.push_back({.node = node, .port = p, .netns = &namespaces_.back(), .interface = "p" + std::to_string(p)});
+          ports.push_back(
+              {.node = node, .port = p, .netns = &namespaces_.back(), .interface = "p" + std::to_string(p)});
         }
         switches.push_back({.node = node, .netns = &namespaces_.back(), .tables = tables.pack()});
       }
@@ -99,7 +100,7 @@ std::vector<BudgetStep> probe_budget(Picoseconds bound, double most) {
   bed.step(kFirst);  // not counted: its frames find the processor's caches cold
   std::vector<BudgetStep> steps;
   int late = 0;
-  for (double rate = kFirst; rate <= most && late < kTries; ) {
+  for (double rate = kFirst; rate <= most && late < kTries;) {
     steps.push_back(bed.step(rate));
     late = steps.back().p99 > bound ? late + 1 : 0;
     if (!late) rate *= kFaster;

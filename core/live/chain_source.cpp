@@ -14,8 +14,8 @@ ForwardBatch chain_tables(int lanes) {
   ForwardBatch tables;
   tables.generation = 1;
   for (int lane = 0; lane < lanes; ++lane) {
-    tables.own_ua.push_back({{usid_block(0), static_cast<std::uint16_t>(kFirstUsid + lane)},
-                             static_cast<SwitchPort>(2 * lane + 1)});
+    tables.own_ua.push_back(
+        {{usid_block(0), static_cast<std::uint16_t>(kFirstUsid + lane)}, static_cast<SwitchPort>(2 * lane + 1)});
   }
   return tables;
 }

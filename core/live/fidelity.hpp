@@ -16,9 +16,12 @@ namespace loomnet {
 enum class LiveVerdict : std::uint8_t { kept_up, fell_behind, lost_packets };
 constexpr std::string_view to_string(LiveVerdict v) {
   switch (v) {
-    case LiveVerdict::kept_up: return "kept up";
-    case LiveVerdict::fell_behind: return "fell behind";
-    case LiveVerdict::lost_packets: return "lost packets of its own";
+    case LiveVerdict::kept_up:
+      return "kept up";
+    case LiveVerdict::fell_behind:
+      return "fell behind";
+    case LiveVerdict::lost_packets:
+      return "lost packets of its own";
   }
   return "";
 }

@@ -7,8 +7,8 @@
 
 namespace loomnet {
 
-std::size_t HostRoutes::add_host(const Netns& netns, const std::vector<std::string>& ports,
-                                 const std::string& source, const std::string& gateway, std::uint32_t mtu) {
+std::size_t HostRoutes::add_host(const Netns& netns, const std::vector<std::string>& ports, const std::string& source,
+                                 const std::string& gateway, std::uint32_t mtu) {
   std::vector<int> indices;
   netns.run([&] {
     for (const std::string& name : ports) {
@@ -17,8 +17,8 @@ std::size_t HostRoutes::add_host(const Netns& netns, const std::vector<std::stri
       indices.push_back(static_cast<int>(index));
     }
   });
-  hosts_.push_back({Rtnetlink(netns), std::move(indices), IpAddress::parse(source), IpAddress::parse(gateway),
-                    mtu, {}});
+  hosts_.push_back(
+      {Rtnetlink(netns), std::move(indices), IpAddress::parse(source), IpAddress::parse(gateway), mtu, {}});
   return hosts_.size() - 1;
 }
 

@@ -134,8 +134,7 @@ panel_question KernelPanel::ask(const panel_question& question, PanelHook hook) 
   options.data_out = frame;
   options.data_size_out = sizeof frame;
   options.repeat = 1;
-  const bpf_program* const program =
-      hook == PanelHook::tc ? program_->progs.panel_ask_tc : program_->progs.panel_ask;
+  const bpf_program* const program = hook == PanelHook::tc ? program_->progs.panel_ask_tc : program_->progs.panel_ask;
   if (bpf_prog_test_run_opts(bpf_program__fd(program), &options)) {
     throw LiveError("ask the panel's program", errno);
   }

@@ -19,8 +19,7 @@ class LatenessHistogram {
  public:
   // Early (negative) counts as on time.
   void record(Picoseconds lateness) {
-    const std::uint64_t ns =
-        lateness.count > 0 ? static_cast<std::uint64_t>(lateness.count) / 1000 : 0;
+    const std::uint64_t ns = lateness.count > 0 ? static_cast<std::uint64_t>(lateness.count) / 1000 : 0;
     ++buckets_[index_of(ns)];
     ++count_;
     if (lateness > max_) max_ = lateness;
@@ -31,9 +30,7 @@ class LatenessHistogram {
   Picoseconds percentile(double p) const;
   // How many records are in buckets above that of `limit`.
   std::uint64_t beyond(Picoseconds limit) const;
-  LatenessSummary summary() const {
-    return {count_, percentile(0.5), percentile(0.99), percentile(0.999), max_};
-  }
+  LatenessSummary summary() const { return {count_, percentile(0.5), percentile(0.99), percentile(0.999), max_}; }
   void merge(const LatenessHistogram& other);
   void clear() { *this = LatenessHistogram(); }
 

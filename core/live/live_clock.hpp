@@ -32,8 +32,7 @@ class LiveClock {
   Picoseconds at(std::int64_t wall) const {
     const std::int64_t passed = wall - zero_;
     if (dilation_ == 1) return origin_ + nanoseconds(passed);
-    return origin_ + Picoseconds{static_cast<std::int64_t>(static_cast<long double>(passed) * 1000 /
-                                                           dilation_)};
+    return origin_ + Picoseconds{static_cast<std::int64_t>(static_cast<long double>(passed) * 1000 / dilation_)};
   }
   // Emulated time that passes in so much wall time.
   Picoseconds span(std::int64_t wall_ns) const {

@@ -126,11 +126,10 @@ void LiveFabric::open_sockets(const LiveFabricConfig& config) {
   in_parallel(groups_.size(), [&](std::size_t g) {
     netns_.run([&] {
       Group& group = groups_[g];
-      group.umem = std::make_unique<Umem>(static_cast<std::uint8_t>(g), config.frames_per_umem,
-                                          config.xsk.fill, config.xsk.completion);
+      group.umem = std::make_unique<Umem>(static_cast<std::uint8_t>(g), config.frames_per_umem, config.xsk.fill,
+                                          config.xsk.completion);
       for (std::size_t i = g * per_group; i < std::min(ports_.size(), (g + 1) * per_group); ++i) {
-        group.sockets.push_back(
-            std::make_unique<XskSocket>(*group.umem, engine_name(i), config.xsk));
+        group.sockets.push_back(std::make_unique<XskSocket>(*group.umem, engine_name(i), config.xsk));
         sockets_[i] = group.sockets.back().get();
       }
     });
@@ -173,8 +172,8 @@ void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
   in_parallel(switches.size(), [&](std::size_t i) {
     const LiveSwitch& s = switches[i];
     const std::vector<std::string> names = interfaces_of(s.node, s.netns->label());
-    switches_[i].program = std::make_unique<XdpSwitch>(*s.netns, names, program_kind(s.program),
-                                                       s.seed, s.options, reports_);
+    switches_[i].program =
+        std::make_unique<XdpSwitch>(*s.netns, names, program_kind(s.program), s.seed, s.options, reports_);
     if (s.tables) switches_[i].program->program().set_tables(*s.tables);
   });
 }
@@ -237,9 +236,7 @@ XdpProgram& LiveFabric::program_of(NodeId node) {
   return s->program();
 }
 
-void LiveFabric::set_tables(NodeId node, const TableBatch& batch) {
-  program_of(node).set_tables(batch);
-}
+void LiveFabric::set_tables(NodeId node, const TableBatch& batch) { program_of(node).set_tables(batch); }
 void LiveFabric::reset(NodeId node) { program_of(node).reset(); }
 StateSnapshot LiveFabric::snapshot(NodeId node) { return program_of(node).snapshot(); }
 
@@ -281,7 +278,8 @@ void LiveFabric::check_panels() {
   std::map<NodeId, std::string> xdp;  // panels, by node
   for (const auto& entry : panels_) {
     const NodeId node = entry.first;
-    const bool tc = std::any_of(tc_panels_.begin(), tc_panels_.end(), [&](const LivePanel& p) { return p.node == node; });
+    const bool tc =
+        std::any_of(tc_panels_.begin(), tc_panels_.end(), [&](const LivePanel& p) { return p.node == node; });
     if (!tc) xdp[node] = "";
   }
   if (xdp.empty()) return;
@@ -290,13 +288,15 @@ void LiveFabric::check_panels() {
     if (xdp.contains(p.node) && !takes_xdp_frames(netns_, engine_name(i))) {
       throw std::runtime_error("panel " + p.netns->label() + ": the far end of its port " + std::to_string(p.port) +
                                " has neither an XDP program nor GRO, so all light to it is lost; attach the program "
-                               "again or switch GRO on: ethtool -K " + engine_name(i) + " gro on");
+                               "again or switch GRO on: ethtool -K " +
+                               engine_name(i) + " gro on");
     }
     if (p.kind != PortKind::host) continue;
     if (const std::string on = offload_in_use(*p.netns, p.interface); !on.empty()) {
-      throw std::runtime_error("host " + p.netns->label() + ": " + on + " is on at " + p.interface +
-                               ", and what it leaves unfinished is lost beside a panel by XDP; switch it off: ethtool -K " +
-                               p.interface + " tx off tso off gso off");
+      throw std::runtime_error(
+          "host " + p.netns->label() + ": " + on + " is on at " + p.interface +
+          ", and what it leaves unfinished is lost beside a panel by XDP; switch it off: ethtool -K " + p.interface +
+          " tx off tso off gso off");
     }
   }
 }

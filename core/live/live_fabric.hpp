@@ -12,9 +12,9 @@
 
 #include "engine/network.hpp"
 #include "live/engine_endpoint.hpp"
+#include "live/kernel_panel.hpp"
 #include "live/netlink.hpp"
 #include "live/umem.hpp"
-#include "live/kernel_panel.hpp"
 #include "live/xdp_switch.hpp"
 #include "live/xsk.hpp"
 
@@ -81,8 +81,8 @@ class LiveFabric {
  public:
   // Ports of an XDP switch are those of its node, numbered from 0 without gaps. The namespaces must
   // outlive the fabric. Throws LiveError or std::invalid_argument; nothing is left behind then.
-  LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
-             const LiveFabricConfig& config = {}, const std::vector<LivePanel>& panels = {});
+  LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches, const LiveFabricConfig& config = {},
+             const std::vector<LivePanel>& panels = {});
   ~LiveFabric();
   LiveFabric(const LiveFabric&) = delete;
   LiveFabric& operator=(const LiveFabric&) = delete;

@@ -29,18 +29,14 @@ std::uint64_t unreported(const XdpProgram& program) {
 }  // namespace
 
 LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config)
-    : network_(network),
-      fabric_(fabric),
-      config_(config),
-      clock_(config.dilation),
-      carriers_(fabric, config.realtime) {
+    : network_(network), fabric_(fabric), config_(config), clock_(config.dilation), carriers_(fabric, config.realtime) {
   by_node_.resize(network.nodes());
   std::vector<std::uint32_t> of_node(network.nodes(), kNoPort);
   for (std::size_t i = 0; i < fabric.ports().size(); ++i) {
     const LivePort& p = fabric.ports()[i];
     if (p.node >= network.nodes()) {
-      throw std::invalid_argument("live port " + p.interface + " belongs to node " +
-                                  std::to_string(p.node) + ", which the network does not have");
+      throw std::invalid_argument("live port " + p.interface + " belongs to node " + std::to_string(p.node) +
+                                  ", which the network does not have");
     }
     auto& row = by_node_[p.node];
     if (row.size() <= p.port) row.resize(std::size_t{p.port} + 1, kNoPort);
@@ -54,8 +50,7 @@ LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& c
       unreported_before_.push_back(s ? unreported(s->program()) : 0);
     }
     XdpSwitch* s = p.kind == PortKind::xdp_switch ? fabric.switch_of(p.node) : nullptr;
-    ports_.push_back({&fabric.socket(i), p.kind, p.node, p.port, p.mac,
-                      kept ? of_node[p.node] : 0, false,
+    ports_.push_back({&fabric.socket(i), p.kind, p.node, p.port, p.mac, kept ? of_node[p.node] : 0, false,
                       s ? &s->program() : nullptr});
   }
   losses_before_ = fabric.losses();
@@ -277,7 +272,8 @@ namespace {
 std::string among(std::span<const std::string> where) {
   constexpr std::size_t kShown = 3;
   std::string text;
-  for (const std::string& each : where.first(std::min(where.size(), kShown))) text += (text.empty() ? " (" : ", ") + each;
+  for (const std::string& each : where.first(std::min(where.size(), kShown)))
+    text += (text.empty() ? " (" : ", ") + each;
   if (where.size() > kShown) text += " and at " + std::to_string(where.size() - kShown) + " more";
   return text.empty() ? text : text + ")";
 }
@@ -304,7 +300,8 @@ Fidelity LiveLoop::fidelity() {
     if (from) where.push_back(std::to_string(from) + " from " + fabric_.port_name(i));
     if (to) where.push_back(std::to_string(to) + " to " + fabric_.port_name(i));
     f.own_losses += from + to;
-    if (ports_[i].kind == PortKind::xdp_switch || ports_[i].kind == PortKind::xdp_panel) f.switches[ports_[i].reckoning].own_losses += from + to;
+    if (ports_[i].kind == PortKind::xdp_switch || ports_[i].kind == PortKind::xdp_panel)
+      f.switches[ports_[i].reckoning].own_losses += from + to;
   }
   for (std::size_t i = 0; i < f.switches.size(); ++i) {
     SwitchReckoning& s = f.switches[i];
@@ -350,13 +347,13 @@ Fidelity LiveLoop::fidelity() {
     // The lateness is rounded up and the bound down, so that the text never names two equal numbers.
     const auto us = [](double rounded) { return std::to_string(static_cast<long long>(rounded)) + " us"; };
     f.reason += "p99 lateness " + us(std::ceil(p99.microseconds())) + " is above the bound of " +
-               us(std::floor(config_.lateness_bound.microseconds()));
+                us(std::floor(config_.lateness_bound.microseconds()));
   }
   if (f.own_losses || f.unexplained) {
     f.verdict = LiveVerdict::lost_packets;
     if (!f.reason.empty()) f.reason += "; ";
     f.reason += std::to_string(f.own_losses) + " packets lost in sockets and veths" + among(where) + ", " +
-               std::to_string(f.unexplained) + " unexplained";
+                std::to_string(f.unexplained) + " unexplained";
   }
   return f;
 }

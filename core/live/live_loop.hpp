@@ -118,24 +118,24 @@ class LiveLoop final : public KernelGate {
     std::uint16_t port = 0;
     MacAddress mac{};
     std::uint32_t reckoning = 0;  // index into reckonings_
-    bool dirty = false;           // has frames to flush
+    bool dirty = false;  // has frames to flush
     XdpProgram* program = nullptr;  // of an XDP switch
   };
   // Plain counters of the loop's thread, read after it ended or through call().
   struct Counters {
     std::uint64_t received = 0, sent = 0;  // frames from and to sockets
-    std::uint64_t foreign = 0;             // frames without a uid of ours: dropped
-    std::uint64_t no_metadata = 0;         // a known uid, but no switch program's metadata
-    std::uint64_t metadata_mismatch = 0;   // the program's ports are not the record's
-    std::uint64_t malformed = 0;           // shorter than its headers
-    std::uint64_t swept = 0;               // given up after uid_timeout
-    std::uint64_t reported = 0;            // by a switch: absorbed, passed or dropped
-    std::uint64_t unknown_report = 0;      // of a uid that no switch holds
-    std::uint64_t umem_dry = 0;            // own loss: no frame to send in
-    std::uint64_t tx_ring_full = 0;        // own loss: the kernel did not take frames in time
-    std::uint64_t too_long = 0;            // own loss: longer than a frame
-    std::uint64_t no_port = 0;             // own loss: no such kernel port
-    std::uint64_t host_frames = 0;         // frames of hosts' kernels
+    std::uint64_t foreign = 0;  // frames without a uid of ours: dropped
+    std::uint64_t no_metadata = 0;  // a known uid, but no switch program's metadata
+    std::uint64_t metadata_mismatch = 0;  // the program's ports are not the record's
+    std::uint64_t malformed = 0;  // shorter than its headers
+    std::uint64_t swept = 0;  // given up after uid_timeout
+    std::uint64_t reported = 0;  // by a switch: absorbed, passed or dropped
+    std::uint64_t unknown_report = 0;  // of a uid that no switch holds
+    std::uint64_t umem_dry = 0;  // own loss: no frame to send in
+    std::uint64_t tx_ring_full = 0;  // own loss: the kernel did not take frames in time
+    std::uint64_t too_long = 0;  // own loss: longer than a frame
+    std::uint64_t no_port = 0;  // own loss: no such kernel port
+    std::uint64_t host_frames = 0;  // frames of hosts' kernels
   };
 
   struct Arriving {
@@ -189,9 +189,9 @@ class LiveLoop final : public KernelGate {
   std::vector<SwitchReckoning> reckonings_;
   StageLateness window_, whole_;
   Counters counters_;
-  std::int64_t pass_wall_ = 0;    // when this pass began …
-  std::int64_t looked_ = 0;       // … and the one before it, which looked at the sockets first
-  Picoseconds instant_{};         // of this pass
+  std::int64_t pass_wall_ = 0;  // when this pass began …
+  std::int64_t looked_ = 0;  // … and the one before it, which looked at the sockets first
+  Picoseconds instant_{};  // of this pass
   std::int64_t awake_since_ = 0;
   bool fifo_ = false;
   std::int64_t longest_pass_ns_ = 0;
@@ -203,11 +203,11 @@ class LiveLoop final : public KernelGate {
   std::string fault_;
   std::vector<LiveFabric::PortLosses> losses_before_;  // per port, at construction
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
-  std::vector<std::uint64_t> unreported_before_;    // … and likewise
+  std::vector<std::uint64_t> unreported_before_;  // … and likewise
   bool stopping_ = false;
   std::atomic<pid_t> thread_id_{0};
-  std::unique_ptr<Worker> tables_;    // of panels in the kernel; null: nothing was published yet
-  HostCarriers carriers_;             // of hosts at panels
+  std::unique_ptr<Worker> tables_;  // of panels in the kernel; null: nothing was published yet
+  HostCarriers carriers_;  // of hosts at panels
   std::thread thread_;
 };
 

@@ -185,8 +185,7 @@ void LiveLoop::on_report(const ln_report& report) {
       break;
     default:  // a drop stands in the program's own counters
       if (const XdpSwitch* s = tap ? fabric_.switch_of(reckoning.node) : nullptr) {
-        tap->refused(reckoning.node, *entry.packet, s->program().reason(report.value),
-                     network_.now());
+        tap->refused(reckoning.node, *entry.packet, s->program().reason(report.value), network_.now());
       }
       return;
   }
@@ -196,8 +195,7 @@ void LiveLoop::on_report(const ln_report& report) {
 void LiveLoop::offer_returned() {
   if (returned_.empty()) return;
   std::sort(returned_.begin(), returned_.end(), [](const Arriving& a, const Arriving& b) {
-    return a.packet->ideal != b.packet->ideal ? a.packet->ideal < b.packet->ideal
-                                              : a.packet->uid < b.packet->uid;
+    return a.packet->ideal != b.packet->ideal ? a.packet->ideal < b.packet->ideal : a.packet->uid < b.packet->uid;
   });
   for (auto& [packet, node, port] : returned_) network_.from_switch(node, port, std::move(packet));
   returned_.clear();
@@ -210,8 +208,7 @@ void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds n
     return drop_frame(port, frame);
   }
   PacketPtr packet = network_.pool().allocate();
-  packet->header_length =
-      static_cast<std::uint16_t>(std::min<std::size_t>(frame.length, kMaxHeaderBytes));
+  packet->header_length = static_cast<std::uint16_t>(std::min<std::size_t>(frame.length, kMaxHeaderBytes));
   packet->wire_length = frame.length;
   packet->ideal = now;
   packet->kernel = true;

@@ -17,9 +17,8 @@ Netns netns_of(int fd, const std::string& label) {
 
 }  // namespace
 
-LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
-                 const std::vector<Switch>& switches, double dilation, Picoseconds lateness_bound,
-                 const std::vector<Panel>& panels)
+LiveRun::LiveRun(Network& network, const std::vector<Port>& ports, const std::vector<Switch>& switches, double dilation,
+                 Picoseconds lateness_bound, const std::vector<Panel>& panels)
     : network_(network), poller_(dilation), dilation_(dilation) {
   std::vector<LivePort> live_ports;
   std::vector<LiveSwitch> live_switches;
@@ -38,8 +37,7 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
   }
   for (const Switch& s : switches) {
     namespaces_.push_back(netns_of(s.netns, s.name));
-    live_switches.push_back(
-        {s.node, &namespaces_.back(), s.program, s.seed, s.options, s.tables});
+    live_switches.push_back({s.node, &namespaces_.back(), s.program, s.seed, s.options, s.tables});
     if (s.tables && network_.hooks(s.node)) network_.set_tables(s.node, s.tables);
   }
   for (const Port& p : ports) {
@@ -54,8 +52,8 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
     live_ports.push_back({p.node, p.port, p.kind, netns, p.interface, p.mac});
   }
   fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches, LiveFabricConfig{}, live_panels);
-  loop_ = std::make_unique<LiveLoop>(
-      network_, *fabric_, LiveLoopConfig{.dilation = dilation, .lateness_bound = lateness_bound});
+  loop_ = std::make_unique<LiveLoop>(network_, *fabric_,
+                                     LiveLoopConfig{.dilation = dilation, .lateness_bound = lateness_bound});
   network_.set_gate(loop_.get());
   network.forbid_lookahead();  // the kernel and other threads act on any host at any time
   loop_->add_poller(poller_);
@@ -135,8 +133,8 @@ std::vector<LiveRun::RankSeen> LiveRun::look(const std::vector<RankBridge*>& bri
   return call([&] {
     std::vector<RankSeen> all;
     for (RankBridge* b : bridges) {
-      all.push_back({b->take_marks(), b->finished_works(), b->failed_works(),
-                     b->unfinished_works(), b->under_way(), b->fault()});
+      all.push_back(
+          {b->take_marks(), b->finished_works(), b->failed_works(), b->unfinished_works(), b->under_way(), b->fault()});
     }
     return all;
   });

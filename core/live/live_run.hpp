@@ -64,8 +64,8 @@ class LiveRun {
   };
 
   // Throws LiveError or std::invalid_argument; nothing is left in the kernel then.
-  LiveRun(Network& network, const std::vector<Port>& ports, const std::vector<Switch>& switches,
-          double dilation, Picoseconds lateness_bound, const std::vector<Panel>& panels = {});
+  LiveRun(Network& network, const std::vector<Port>& ports, const std::vector<Switch>& switches, double dilation,
+          Picoseconds lateness_bound, const std::vector<Panel>& panels = {});
   ~LiveRun();  // close()
   LiveRun(const LiveRun&) = delete;
 
@@ -90,9 +90,7 @@ class LiveRun {
   // One visit to the loop's thread for all ranks: each visit costs the loop a wake-up call.
   std::vector<RankSeen> look(const std::vector<RankBridge*>& bridges);
 
-  Picoseconds now() const {
-    return loop_ && loop_->running() ? loop_->clock().now() : network_.now();
-  }
+  Picoseconds now() const { return loop_ && loop_->running() ? loop_->clock().now() : network_.now(); }
   // How far a capture lags, so that its packets are in order of time: lateness is far below 200 ms
   // of wall time.
   Picoseconds slack() const { return milliseconds(200).scaled(1 / dilation_); }

@@ -14,11 +14,12 @@ namespace loomnet {
 namespace {
 
 constexpr std::string_view kProgram = "ln_switch";
-constexpr std::array<std::string_view, 9> kMaps = {"ln_counters", "ln_ingress", "ln_egress", "ln_tables", "ln_reports",
-                                                   "ln_last",     "ln_rows",    "ln_sequence", "ln_labels"};
+constexpr std::array<std::string_view, 9> kMaps = {"ln_counters", "ln_ingress",  "ln_egress",
+                                                   "ln_tables",   "ln_reports",  "ln_last",
+                                                   "ln_rows",     "ln_sequence", "ln_labels"};
 // Those of ebpf/xdp_host.h, forward_kernel.h and platform.h.
-constexpr std::array kHelpers = {BPF_FUNC_map_lookup_elem, BPF_FUNC_ktime_get_ns,     BPF_FUNC_redirect_map,
-                                 BPF_FUNC_xdp_adjust_meta, BPF_FUNC_xdp_adjust_tail,  BPF_FUNC_spin_lock,
+constexpr std::array kHelpers = {BPF_FUNC_map_lookup_elem, BPF_FUNC_ktime_get_ns,    BPF_FUNC_redirect_map,
+                                 BPF_FUNC_xdp_adjust_meta, BPF_FUNC_xdp_adjust_tail, BPF_FUNC_spin_lock,
                                  BPF_FUNC_spin_unlock,     BPF_FUNC_ringbuf_reserve, BPF_FUNC_ringbuf_submit};
 
 template <typename Names>

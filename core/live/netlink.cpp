@@ -83,8 +83,7 @@ void describe_end(Message& m, const VethEnd& end, std::uint32_t mtu) {
   m.value<std::uint32_t>(IFLA_NUM_TX_QUEUES, 1);
   m.value<std::uint32_t>(IFLA_NUM_RX_QUEUES, 1);
   if (end.mac != MacAddress{}) m.attribute(IFLA_ADDRESS, end.mac.data(), end.mac.size());
-  if (end.netns)
-    m.value<std::uint32_t>(IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.netns->fd()));
+  if (end.netns) m.value<std::uint32_t>(IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.netns->fd()));
   if (end.group) m.value<std::uint32_t>(IFLA_GROUP, end.group);
 }
 
@@ -179,8 +178,7 @@ IpAddress IpAddress::parse(const std::string& text) {
       prefix = -1;
     }
     if (prefix < 0 || prefix > most || used != text.size() - slash - 1) {
-      throw std::invalid_argument("'" + text + "' has no prefix length of 0 to " +
-                                  std::to_string(most));
+      throw std::invalid_argument("'" + text + "' has no prefix length of 0 to " + std::to_string(most));
     }
   }
   a.prefix = static_cast<std::uint8_t>(prefix);
@@ -189,8 +187,7 @@ IpAddress IpAddress::parse(const std::string& text) {
 
 Rtnetlink::Rtnetlink(const Netns& netns) : label_(netns.label()) {
   netns.run([&] {
-    socket_ = checked_fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE),
-                         "open rtnetlink in " + label_);
+    socket_ = checked_fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "open rtnetlink in " + label_);
   });
   const int on = 1;
   ::setsockopt(socket_.get(), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof on);
@@ -215,9 +212,7 @@ void Rtnetlink::create_veth(const VethPair& pair) {
   m.close(peer);
   m.close(data);
   m.close(info);
-  auto place = [&](const VethEnd& e) {
-    return e.name + " (in " + (e.netns ? e.netns->label() : label_) + ")";
-  };
+  auto place = [&](const VethEnd& e) { return e.name + " (in " + (e.netns ? e.netns->label() : label_) + ")"; };
   add({m.finish(), "create veth " + place(pair.a) + " -- " + place(pair.b)});
   if (!pair.b.up) return;
   if (!pair.b.netns) return set_up(pair.b.name, true);
@@ -253,8 +248,7 @@ void Rtnetlink::add_address(int index, const IpAddress& address) {
   Message m(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, h);
   m.attribute(IFA_LOCAL, address.bytes.data(), address_bytes(address.family));
   m.attribute(IFA_ADDRESS, address.bytes.data(), address_bytes(address.family));
-  add({m.finish(),
-       "add address " + to_text(address) + " to link " + std::to_string(index) + " in " + label_});
+  add({m.finish(), "add address " + to_text(address) + " to link " + std::to_string(index) + " in " + label_});
 }
 
 void Rtnetlink::add_route(const IpAddress& destination, int index, const IpAddress* gateway) {
@@ -265,12 +259,11 @@ void Rtnetlink::add_route(const IpAddress& destination, int index, const IpAddre
   if (destination.prefix) m.attribute(RTA_DST, destination.bytes.data(), size);
   if (gateway) m.attribute(RTA_GATEWAY, gateway->bytes.data(), size);
   m.value<std::uint32_t>(RTA_OIF, static_cast<std::uint32_t>(index));
-  add({m.finish(), "add route " + to_text(destination) + " by link " + std::to_string(index) +
-                       " in " + label_});
+  add({m.finish(), "add route " + to_text(destination) + " by link " + std::to_string(index) + " in " + label_});
 }
 
-void Rtnetlink::set_routes(const IpAddress& destination, const std::vector<int>& indices,
-                           const IpAddress& gateway, const IpAddress& source, std::uint32_t mtu) {
+void Rtnetlink::set_routes(const IpAddress& destination, const std::vector<int>& indices, const IpAddress& gateway,
+                           const IpAddress& source, std::uint32_t mtu) {
   const std::size_t size = address_bytes(destination.family);
   Message m(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route_header(destination));
   m.attribute(RTA_DST, destination.bytes.data(), size);
@@ -306,8 +299,7 @@ void Rtnetlink::add_neighbour(int index, const IpAddress& address, const MacAddr
   Message m(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, h);
   m.attribute(NDA_DST, address.bytes.data(), address_bytes(address.family));
   m.attribute(NDA_LLADDR, mac.data(), mac.size());
-  add({m.finish(), "add neighbour " + to_text(address) + " on link " + std::to_string(index) +
-                       " in " + label_});
+  add({m.finish(), "add neighbour " + to_text(address) + " on link " + std::to_string(index) + " in " + label_});
 }
 
 void Rtnetlink::commit() {
@@ -349,8 +341,7 @@ void Rtnetlink::exchange() {
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) throw LiveError("receive rtnetlink acknowledgements in " + label_, errno);
       auto left = static_cast<unsigned>(size);
-      for (auto* h = reinterpret_cast<nlmsghdr*>(reply_.data()); NLMSG_OK(h, left);
-           h = NLMSG_NEXT(h, left)) {
+      for (auto* h = reinterpret_cast<nlmsghdr*>(reply_.data()); NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
         if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_seq - base >= count) continue;
         ++acks;
         const auto* e = static_cast<const nlmsgerr*>(NLMSG_DATA(h));
@@ -383,8 +374,7 @@ std::vector<LinkInfo> Rtnetlink::links() {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) throw LiveError(tried, errno);
     auto left = static_cast<unsigned>(size);
-    for (auto* h = reinterpret_cast<nlmsghdr*>(reply.data()); NLMSG_OK(h, left);
-         h = NLMSG_NEXT(h, left)) {
+    for (auto* h = reinterpret_cast<nlmsghdr*>(reply.data()); NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
       if (h->nlmsg_seq != sequence_) continue;
       if (h->nlmsg_type == NLMSG_DONE) return found;
       if (h->nlmsg_type == NLMSG_ERROR) {

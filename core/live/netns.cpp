@@ -78,7 +78,7 @@ Netns Netns::current() { return Netns(open_netns("/proc/thread-self/ns/net"), "o
 Netns Netns::from_fd(Fd fd, const std::string& label) { return Netns(std::move(fd), label); }
 
 std::uint64_t Netns::inode() const {
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd_.get(), &st) < 0) throw LiveError("stat network namespace " + label_, errno);
   return st.st_ino;
 }

@@ -42,8 +42,7 @@ void disable_offloads(const Netns& netns, const std::vector<std::string>& device
   netns.run([&] {
     const Fd fd = ethtool_socket(netns);
     for (const std::string& device : devices) {
-      for (const std::uint32_t command :
-           {ETHTOOL_STXCSUM, ETHTOOL_SSG, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
+      for (const std::uint32_t command : {ETHTOOL_STXCSUM, ETHTOOL_SSG, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
         ethtool_value value{command, 0};
         ifreq request = request_of(device, value);
         if (::ioctl(fd.get(), SIOCETHTOOL, &request) < 0 && errno != EOPNOTSUPP) {

@@ -72,9 +72,8 @@ std::vector<SchedWatch::Wait> SchedWatch::waits() const {
     key = next;
     watch_wait wait{};
     if (bpf_map_lookup_elem(map, &key, &wait) != 0) continue;
-    all.push_back({kind(key.waiter), kind(key.holder),
-                   std::string(key.name, strnlen(key.name, sizeof key.name)), wait.count,
-                   static_cast<std::int64_t>(wait.total_ns), static_cast<std::int64_t>(wait.longest_ns)});
+    all.push_back({kind(key.waiter), kind(key.holder), std::string(key.name, strnlen(key.name, sizeof key.name)),
+                   wait.count, static_cast<std::int64_t>(wait.total_ns), static_cast<std::int64_t>(wait.longest_ns)});
   }
   std::sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.total_ns > b.total_ns; });
   return all;

@@ -16,12 +16,9 @@ namespace loomnet {
 class LiveError : public std::runtime_error {
  public:
   LiveError(const std::string& tried, int error)
-      : std::runtime_error(tried + ": " + std::generic_category().message(error)),
-        tried_(tried),
-        error_(error) {}
+      : std::runtime_error(tried + ": " + std::generic_category().message(error)), tried_(tried), error_(error) {}
   LiveError(const std::string& tried, int error, const std::string& detail)
-      : std::runtime_error(tried + ": " + std::generic_category().message(error) + " (" + detail +
-                           ")"),
+      : std::runtime_error(tried + ": " + std::generic_category().message(error) + " (" + detail + ")"),
         tried_(tried),
         error_(error) {}
   int error() const { return error_; }  // errno

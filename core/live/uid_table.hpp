@@ -78,8 +78,7 @@ class UidTable {
     Entry out = std::move(entries_[at]);
     entries_[at].uid = 0;
     --size_;
-    for (std::size_t next = (at + 1) & mask(); entries_[next].uid && distance_of(next);
-         next = (next + 1) & mask()) {
+    for (std::size_t next = (at + 1) & mask(); entries_[next].uid && distance_of(next); next = (next + 1) & mask()) {
       entries_[at] = std::move(entries_[next]);
       entries_[next].uid = 0;
       at = next;

@@ -12,12 +12,11 @@ namespace loomnet {
 Umem::Umem(std::uint8_t id, std::uint32_t frames, std::uint32_t fill_size, std::uint32_t comp_size)
     : id_(id), frames_(frames), bytes_(std::size_t{frames} * kFrameBytes) {
   if (frames == 0 || frames > kMaxUmemFrames) {
-    throw std::invalid_argument("a UMEM has 1 to " + std::to_string(kMaxUmemFrames) +
-                                " frames, not " + std::to_string(frames));
+    throw std::invalid_argument("a UMEM has 1 to " + std::to_string(kMaxUmemFrames) + " frames, not " +
+                                std::to_string(frames));
   }
   const std::string tried = "create UMEM of " + std::to_string(frames) + " frames";
-  void* area = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* area = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) throw LiveError(tried, errno);
   area_ = static_cast<std::uint8_t*>(area);
   // Huge pages make pinning quick. Pinned pages would be copied whole into every forked child.

@@ -35,9 +35,7 @@ class Umem {
   std::size_t free_frames() const { return free_.size(); }
 
   // Handles name a frame across all groups: id in the top byte, index below.
-  static constexpr std::uint8_t id_of(std::uint32_t handle) {
-    return static_cast<std::uint8_t>(handle >> 24);
-  }
+  static constexpr std::uint8_t id_of(std::uint32_t handle) { return static_cast<std::uint8_t>(handle >> 24); }
   bool take(std::uint32_t& handle) {
     if (free_.empty()) return false;
     handle = free_.back();
@@ -46,9 +44,7 @@ class Umem {
   }
   void put(std::uint32_t handle) noexcept { free_.push_back(handle); }  // reserved: never allocates
   std::uint8_t* base(std::uint32_t handle) { return area_ + address(handle); }
-  static std::uint64_t address(std::uint32_t handle) {
-    return std::uint64_t{handle & 0xffffff} * kFrameBytes;
-  }
+  static std::uint64_t address(std::uint32_t handle) { return std::uint64_t{handle & 0xffffff} * kFrameBytes; }
   std::uint32_t handle_at(std::uint64_t address) const {
     return std::uint32_t{id_} << 24 | static_cast<std::uint32_t>(address / kFrameBytes);
   }
@@ -70,9 +66,7 @@ class Umem {
 class FrameArena final : public FrameOwner {
  public:
   void add(Umem& umem);
-  void release_frame(std::uint32_t handle) noexcept override {
-    umems_[Umem::id_of(handle)]->put(handle);
-  }
+  void release_frame(std::uint32_t handle) noexcept override { umems_[Umem::id_of(handle)]->put(handle); }
 
  private:
   std::vector<Umem*> umems_;  // index = id

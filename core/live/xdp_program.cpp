@@ -31,9 +31,8 @@ void set_section(bpf_object* object, const ProgramKind& kind, const char* sectio
   bpf_map* map = bpf_object__find_map_by_name(object, section);
   if (!map) throw LiveError("find " + std::string(section) + " of " + in(kind), ENOENT);
   if (const int error = bpf_map__set_initial_value(map, bytes.data(), bytes.size())) {
-    throw LiveError("set " + std::string(section) + " of " + in(kind) + " to " +
-                        std::to_string(bytes.size()) + " bytes",
-                    -error);
+    throw LiveError(
+        "set " + std::string(section) + " of " + in(kind) + " to " + std::to_string(bytes.size()) + " bytes", -error);
   }
 }
 
@@ -46,13 +45,12 @@ std::span<const std::uint8_t> as_bytes_of(const T& value) {
 
 void XdpProgram::Close::operator()(bpf_object* object) const { bpf_object__close(object); }
 
-XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
-                       XdpReports& reports)
+XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings, XdpReports& reports)
     : kind_(kind), ports_(settings.ports), seed_(settings.seed) {
   if (kind.state) layout_ = kind.state(settings);
   if (ports_ == 0 || ports_ > LN_MAX_XDP_PORTS) {
-    throw std::invalid_argument("an XDP switch has 1 to " + std::to_string(LN_MAX_XDP_PORTS) +
-                                " ports, not " + std::to_string(ports_));
+    throw std::invalid_argument("an XDP switch has 1 to " + std::to_string(LN_MAX_XDP_PORTS) + " ports, not " +
+                                std::to_string(ports_));
   }
   const std::span<const std::uint8_t> elf = kind.loaded ? kind.kernel_object : switch_object(kind.name);
   if (elf.empty()) throw std::invalid_argument(in(kind) + " has no build for the kernel");
@@ -102,16 +100,13 @@ XdpProgram::~XdpProgram() {
   if (labels_) ::munmap(labels_, kLabelBytes);
 }
 
-int XdpProgram::map(const char* name) const {
-  return bpf_object__find_map_fd_by_name(object_.get(), name);
-}
+int XdpProgram::map(const char* name) const { return bpf_object__find_map_fd_by_name(object_.get(), name); }
 
 void XdpProgram::set_port(SwitchPort port, int ifindex) {
   if (port >= ports_) throw std::invalid_argument("no port " + std::to_string(port));
   const std::uint32_t number = port;
   const auto device = static_cast<std::uint32_t>(ifindex);
-  const std::string which =
-      "port " + std::to_string(port) + " is interface " + std::to_string(ifindex);
+  const std::string which = "port " + std::to_string(port) + " is interface " + std::to_string(ifindex);
   if (bpf_map_update_elem(map("ln_egress"), &number, &device, BPF_ANY)) {
     throw LiveError("tell the devmap that " + which, errno);
   }
@@ -122,15 +117,15 @@ void XdpProgram::set_port(SwitchPort port, int ifindex) {
 
 void XdpProgram::set_tables(const TableBatch& batch) {
   if (batch.generation <= generation()) {
-    throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch.generation) +
-                                " does not follow " + std::to_string(generation()));
+    throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch.generation) + " does not follow " +
+                                std::to_string(generation()));
   }
   validate_groups(batch, ports_);
   const KernelRows rows = kind_.kernel_rows(batch, ports_);
   auto count = static_cast<std::uint32_t>(rows.keys.size());
-  const Fd inner = checked_fd(
-      bpf_map_create(BPF_MAP_TYPE_HASH, "ln_batch", sizeof(ln_key), rows.value_bytes, count, nullptr),
-      "create the BPF map of a switch's tables");
+  const Fd inner =
+      checked_fd(bpf_map_create(BPF_MAP_TYPE_HASH, "ln_batch", sizeof(ln_key), rows.value_bytes, count, nullptr),
+                 "create the BPF map of a switch's tables");
   if (bpf_map_update_batch(inner.get(), rows.keys.data(), rows.values.data(), &count, nullptr)) {
     throw LiveError("fill the BPF map of a switch's tables", errno);
   }
@@ -208,8 +203,7 @@ void XdpProgram::set_label(std::uint64_t uid, std::uint32_t flow, std::uint32_t 
 }
 
 void XdpProgram::add_counters(std::uint32_t row, std::span<std::uint64_t> sum) const {
-  std::vector<std::uint64_t> values(static_cast<std::size_t>(libbpf_num_possible_cpus()) *
-                                    sum.size());
+  std::vector<std::uint64_t> values(static_cast<std::size_t>(libbpf_num_possible_cpus()) * sum.size());
   if (bpf_map_lookup_elem(counters_, &row, values.data())) {
     throw LiveError("read the counters of " + in(kind_), errno);
   }
@@ -247,9 +241,8 @@ std::uint64_t XdpProgram::drops() const {
   return drops;
 }
 
-std::uint32_t XdpProgram::run(int program, std::span<const std::uint8_t> frame,
-                              std::vector<std::uint8_t>& out, std::uint32_t& code,
-                              int repeat) const {
+std::uint32_t XdpProgram::run(int program, std::span<const std::uint8_t> frame, std::vector<std::uint8_t>& out,
+                              std::uint32_t& code, int repeat) const {
   out.resize(frame.size() + 256);
   LIBBPF_OPTS(bpf_test_run_opts, options);
   options.data_in = frame.data();
@@ -258,8 +251,7 @@ std::uint32_t XdpProgram::run(int program, std::span<const std::uint8_t> frame,
   options.data_size_out = static_cast<std::uint32_t>(out.size());
   options.repeat = repeat;
   if (bpf_prog_test_run_opts(program, &options)) {
-    throw LiveError("test-run " + in(kind_) + " on " + std::to_string(frame.size()) + " bytes",
-                    errno);
+    throw LiveError("test-run " + in(kind_) + " on " + std::to_string(frame.size()) + " bytes", errno);
   }
   out.resize(options.data_size_out);
   code = options.retval;
@@ -294,8 +286,8 @@ void XdpProgram::test_run(std::span<const std::uint8_t> frame, TestRun& out) con
   out.generation = here.generation;
 }
 
-void XdpProgram::test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta,
-                             EgressRun& out, int repeat) const {
+void XdpProgram::test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta, EgressRun& out,
+                             int repeat) const {
   const bpf_program* hook = bpf_object__find_program_by_name(object_.get(), "ln_dequeue");
   const bpf_map* row = bpf_object__find_map_by_name(object_.get(), "ln_hook");
   if (!hook || !row) throw std::invalid_argument(in(kind_) + " has no egress hook");

@@ -49,15 +49,12 @@ class XdpProgram {
 
   // --- for the live loop: no system call ---
   // Members of a group of the batch of this generation, or of the one before it; null: there is none.
-  std::shared_ptr<const std::vector<SwitchPort>> members(std::uint32_t generation,
-                                                         std::uint16_t group) const;
+  std::shared_ptr<const std::vector<SwitchPort>> members(std::uint32_t generation, std::uint16_t group) const;
   // Tells the program whose the packet with this uid is, before the frame is sent.
   bool wants_labels() const { return labels_ != nullptr; }
   void set_label(std::uint64_t uid, std::uint32_t flow, std::uint32_t message);
   // What the engine finds out when a packet has come back.
-  void count(ln_host_counter which, std::uint64_t n) {
-    counted_[which].fetch_add(n, std::memory_order_relaxed);
-  }
+  void count(ln_host_counter which, std::uint64_t n) { counted_[which].fetch_add(n, std::memory_order_relaxed); }
 
   // Sums over all CPUs and ingress ports, and what count() counted.
   void counters(std::vector<SwitchCounter>& out) const;
@@ -89,8 +86,7 @@ class XdpProgram {
   };
   // The kernel build of the egress hook on a frame, `repeat` times: a build with one half-link, whose
   // rows and counters it keeps from call to call. Throws std::invalid_argument for a program without one.
-  void test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta, EgressRun& out,
-                   int repeat = 1) const;
+  void test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta, EgressRun& out, int repeat = 1) const;
   std::vector<StateSnapshot> egress_snapshot() const;
   void egress_counters(std::vector<SwitchCounter>& out) const;
 

@@ -19,12 +19,10 @@ auto with_log(const std::string& name, Make make) {
 
 }  // namespace
 
-XdpSwitch::XdpSwitch(const Netns& netns, const std::vector<std::string>& ports,
-                     const ProgramKind& kind, std::uint64_t seed, const ProgramOptions& options,
-                     XdpReports& reports)
+XdpSwitch::XdpSwitch(const Netns& netns, const std::vector<std::string>& ports, const ProgramKind& kind,
+                     std::uint64_t seed, const ProgramOptions& options, XdpReports& reports)
     : name_(netns.label()), program_(with_log(name_, [&] {
-        return std::make_unique<XdpProgram>(
-            kind, checked_settings(kind, ports.size(), seed, options), reports);
+        return std::make_unique<XdpProgram>(kind, checked_settings(kind, ports.size(), seed, options), reports);
       })) {
   netns.run([&] {
     for (std::size_t port = 0; port < ports.size(); ++port) {

@@ -17,8 +17,8 @@ class XdpSwitch {
   // `ports`: interfaces in `netns`, index = port number. Without tables every packet is dropped and
   // counted (drop_no_tables). Throws LiveError naming the switch (the namespace's label) and port, and
   // std::invalid_argument for options that the program does not have.
-  XdpSwitch(const Netns& netns, const std::vector<std::string>& ports, const ProgramKind& kind,
-            std::uint64_t seed, const ProgramOptions& options, XdpReports& reports);
+  XdpSwitch(const Netns& netns, const std::vector<std::string>& ports, const ProgramKind& kind, std::uint64_t seed,
+            const ProgramOptions& options, XdpReports& reports);
 
   const std::string& name() const { return name_; }
   std::size_t ports() const { return links_.size(); }

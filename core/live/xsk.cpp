@@ -22,8 +22,8 @@ XskSocket::XskSocket(Umem& umem, const std::string& interface, const XskConfig& 
   raw.tx_size = config.tx;
   raw.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
   raw.bind_flags = XDP_COPY | XDP_USE_NEED_WAKEUP;
-  const int error = xsk_socket__create_shared(&socket_, interface.c_str(), 0, umem.raw(), &rx_,
-                                              &tx_, &fill_, &comp_, &raw);
+  const int error =
+      xsk_socket__create_shared(&socket_, interface.c_str(), 0, umem.raw(), &rx_, &tx_, &fill_, &comp_, &raw);
   if (error) throw LiveError("bind AF_XDP socket to " + interface, -error);
   ::setsockopt(fd(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   fill_wanted_ = config.fill;
@@ -55,8 +55,7 @@ void XskSocket::refill(std::vector<std::uint32_t>* reserve) {
 
 std::size_t XskSocket::receive(std::span<ReceivedFrame> out, std::vector<std::uint32_t>* reserve) {
   std::uint32_t at = 0;
-  const std::uint32_t count =
-      xsk_ring_cons__peek(&rx_, static_cast<std::uint32_t>(out.size()), &at);
+  const std::uint32_t count = xsk_ring_cons__peek(&rx_, static_cast<std::uint32_t>(out.size()), &at);
   if (count == 0) {
     if (fill_wanted_) refill(reserve);
     return 0;
@@ -89,9 +88,8 @@ bool XskSocket::flush() {
     xsk_ring_prod__submit(&tx_, tx_.cached_prod - published);
   }
   while (unsent_) {
-    if (xsk_ring_prod__needs_wakeup(&tx_) &&
-        ::sendto(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) < 0 && errno != EAGAIN &&
-        errno != EBUSY && errno != ENOBUFS && errno != EINTR) {
+    if (xsk_ring_prod__needs_wakeup(&tx_) && ::sendto(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) < 0 &&
+        errno != EAGAIN && errno != EBUSY && errno != ENOBUFS && errno != EINTR) {
       // EAGAIN: more to send than one call takes, or a full completion ring. Others: link down.
       ++send_errors_;
     }
@@ -123,8 +121,7 @@ XskStatistics XskSocket::statistics() const {
   if (::getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &raw, &size) < 0) {
     throw LiveError("read statistics of the AF_XDP socket on " + interface_, errno);
   }
-  return {raw.rx_dropped, raw.rx_ring_full, raw.rx_fill_ring_empty_descs,
-          raw.rx_invalid_descs + raw.tx_invalid_descs};
+  return {raw.rx_dropped, raw.rx_ring_full, raw.rx_fill_ring_empty_descs, raw.rx_invalid_descs + raw.tx_invalid_descs};
 }
 
 }  // namespace loomnet

@@ -83,11 +83,11 @@ void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
     }
     std::uint64_t light = 0;
     if (!p.held && !wired) {
-      light = share[number] == 1 ? flow.bytes
-                                 : static_cast<std::uint64_t>(share[number] * static_cast<double>(flow.bytes));
+      light =
+          share[number] == 1 ? flow.bytes : static_cast<std::uint64_t>(share[number] * static_cast<double>(flow.bytes));
     }
-    const std::uint64_t hash = hash_key(options_.seed, number * options_.gpus * options_.gpus +
-                                                           flow.from * options_.gpus + flow.to, kWays);
+    const std::uint64_t hash =
+        hash_key(options_.seed, number * options_.gpus * options_.gpus + flow.from * options_.gpus + flow.to, kWays);
     const auto way = [&](bool by_light) {
       const std::size_t count = ways(p, by_light);
       if (!by_light && count == options_.gpus) return std::size_t{flow.to};

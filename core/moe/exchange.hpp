@@ -97,13 +97,13 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   std::vector<NicPort> nics_;
   std::vector<std::uint8_t> wired_;  // by server and GPU; empty: none
   std::vector<Pair> pairs_;  // by servers i * servers + j
-  std::uint64_t open_ = 0;   // bytes that have not arrived
+  std::uint64_t open_ = 0;  // bytes that have not arrived
   std::uint64_t held_bytes_ = 0;
   std::uint64_t optical_bytes_ = 0, electrical_bytes_ = 0;
   Picoseconds began_{};
   std::vector<std::uint64_t> received_;  // by server, of this exchange
-  std::vector<NodeId> hosts_;            // by server: where its work is metered
-  std::vector<std::uint64_t> sums_;      // scratch: bytes by pair and way
+  std::vector<NodeId> hosts_;  // by server: where its work is metered
+  std::vector<std::uint64_t> sums_;  // scratch: bytes by pair and way
 };
 
 }  // namespace loomnet::moe

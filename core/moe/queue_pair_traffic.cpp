@@ -38,9 +38,7 @@ void QueuePairTraffic::hold(std::span<const circuits::ServerPair> pairs, Picosec
   network_.events().schedule(empty_at_, id_);
 }
 
-bool QueuePairTraffic::in_flight(std::span<const circuits::ServerPair>) const {
-  return network_.now() < empty_at_;
-}
+bool QueuePairTraffic::in_flight(std::span<const circuits::ServerPair>) const { return network_.now() < empty_at_; }
 
 void QueuePairTraffic::on_event(std::uint64_t, Picoseconds now) {
   if (now >= empty_at_) drained_(now);

@@ -143,14 +143,14 @@ void RankRegion::ask(const Round& round, const std::vector<std::uint64_t>& token
       }
       return;
     case Repatch::never:
-    default: return;  // Repatch::never
+    default:
+      return;  // Repatch::never
   }
 }
 
 bool RankRegion::may_answer() const {
   if (!driver_) return true;
-  const bool waits = asks_by_layer() &&
-                     !(open_->phase == 0 && options_.first_dispatch == FirstDispatch::reuse);
+  const bool waits = asks_by_layer() && !(open_->phase == 0 && options_.first_dispatch == FirstDispatch::reuse);
   return waits ? driver_->ready(open_->key) : driver_->live();
 }
 

@@ -62,9 +62,7 @@ class RankRegion final : public RankReports, public EventHandler, private Region
 
   void circuits_changed(Picoseconds now) override { look(now); }
   void take(Picoseconds now);
-  bool asks_by_layer() const {
-    return options_.repatch == Repatch::layer || options_.repatch == Repatch::worthwhile;
-  }
+  bool asks_by_layer() const { return options_.repatch == Repatch::layer || options_.repatch == Repatch::worthwhile; }
   void ask(const Round& round, const std::vector<std::uint64_t>& tokens, std::uint32_t token_bytes, Picoseconds now);
   bool may_answer() const;
   void look(Picoseconds now);

@@ -9,8 +9,8 @@ namespace loomnet::moe {
 
 using circuits::RegionController;
 
-RegionDriver::RegionDriver(Network& network, RegionTraffic& traffic, NodeId panel, const circuits::RegionOptions& options,
-                           std::vector<NicPort> nics, Listener& listener)
+RegionDriver::RegionDriver(Network& network, RegionTraffic& traffic, NodeId panel,
+                           const circuits::RegionOptions& options, std::vector<NicPort> nics, Listener& listener)
     : network_(network),
       traffic_(traffic),
       panel_(panel),
@@ -69,8 +69,8 @@ void RegionDriver::stop(Picoseconds now) {
   after(now);
   controller_.reset();
   const std::size_t ports = nics_.size();
-  traffic_.release(all_pairs(),
-                    {options_.servers, options_.alpha, std::vector<std::int32_t>(ports, circuits::kNoPeer)}, now);
+  traffic_.release(all_pairs(), {options_.servers, options_.alpha, std::vector<std::int32_t>(ports, circuits::kNoPeer)},
+                   now);
   listener_.circuits_changed(now);
 }
 

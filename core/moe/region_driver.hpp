@@ -37,8 +37,8 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
                std::vector<NicPort> nics, Listener& listener);
   ~RegionDriver() override;
 
-  void demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
-              bool any = false, const circuits::Use& use = {});
+  void demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any = false,
+              const circuits::Use& use = {});
   // Whether exchanges of this key may begin: its circuits have light, or there is no controller to patch them.
   bool ready(const circuits::DemandKey& key) const { return !controller_ || controller_->ready(key); }
   // Whether nothing is being patched.
@@ -55,8 +55,8 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   // The circuits that are in use: for each port of the region the port that it is joined to.
   circuits::PortMap ports() const;
   std::uint64_t generation() const { return network_.panel(panel_)->device().generation(); }
-  std::uint64_t patches() const { return patches_; }      // requests that reached the panel
-  std::size_t maps() const { return maps_.size(); }       // distinct ones among them
+  std::uint64_t patches() const { return patches_; }  // requests that reached the panel
+  std::size_t maps() const { return maps_.size(); }  // distinct ones among them
   // From now on keeps up to `most` patched maps for kept_maps(). Without this call none are kept.
   void keep_maps(std::size_t most);
   const std::vector<PatchedMap>& kept_maps() const { return kept_maps_; }

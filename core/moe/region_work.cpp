@@ -72,13 +72,14 @@ circuits::Tokens RegionWork::tokens(std::uint32_t layer) const {
 }
 
 circuits::DemandKey RegionWork::key(bool backward, std::uint32_t layer) const {
-  return {iteration_, static_cast<std::uint16_t>(first_layer_ + layer),
-          static_cast<std::uint16_t>(task().micro_batch), backward};
+  return {iteration_, static_cast<std::uint16_t>(first_layer_ + layer), static_cast<std::uint16_t>(task().micro_batch),
+          backward};
 }
 
 void RegionWork::begin(std::uint32_t iteration, Picoseconds now) {
-  const bool patches = driver_ && iteration > 0 &&
-                       (options_.repatch == Repatch::iteration || (options_.repatch == Repatch::once && iteration == 1));
+  const bool patches =
+      driver_ && iteration > 0 &&
+      (options_.repatch == Repatch::iteration || (options_.repatch == Repatch::once && iteration == 1));
   iteration_ = iteration;
   task_ = 0;
   times_ = {};
@@ -160,10 +161,10 @@ void RegionWork::computed(Picoseconds now) {
 void RegionWork::ask(bool backward, std::uint32_t layer, Picoseconds now) {
   if (!asks_by_layer()) return;
   const circuits::Tokens gate = tokens(layer);
-  driver_->demand(key(backward, layer),
-                  circuits::pair_demand(circuits::server_tokens(gate, shape_.placement()), shape_.servers(),
-                                        options_.duplex),
-                  now, false, use(gate, backward, layer, false));
+  driver_->demand(
+      key(backward, layer),
+      circuits::pair_demand(circuits::server_tokens(gate, shape_.placement()), shape_.servers(), options_.duplex), now,
+      false, use(gate, backward, layer, false));
 }
 
 // What the circuits of a layer are for, as far as the region knows it now.
@@ -183,7 +184,8 @@ circuits::Use RegionWork::use(const circuits::Tokens& tokens, bool backward, std
     if (!last) found.hidden = options_.attention * 2;
     if (layer > 0) found.next_hidden = options_.attention * 2;
     if (last && task_ > 0 && turns(task_ - 1)) found.exchanges = 0;  // the forward pass has asked for them too
-  } else if (guessed) {  // for the dispatch, while attention computes; while experts do, those of the gate's counts follow
+  } else if (
+      guessed) {  // for the dispatch, while attention computes; while experts do, those of the gate's counts follow
     found.exchanges = 1;
     found.hidden = options_.attention;
     found.next_hidden = options_.experts;
@@ -222,8 +224,8 @@ void RegionWork::ask_ahead(std::uint32_t layer, Picoseconds now) {
           static_cast<std::uint64_t>(std::llround(shares[d] * static_cast<double>(guess.row_sum)));
     }
   }
-  driver_->demand(ahead, circuits::pair_demand(circuits::server_tokens(guess, shape_.placement()), servers,
-                                               options_.duplex),
+  driver_->demand(ahead,
+                  circuits::pair_demand(circuits::server_tokens(guess, shape_.placement()), servers, options_.duplex),
                   now, false, use(guess, false, layer, true));
 }
 
@@ -238,8 +240,8 @@ void RegionWork::enter_exchange(Step step, Picoseconds now) {
       for (std::size_t d = 0; d < gate.experts; ++d) loads_[layer_][d] += static_cast<double>(gate.at(s, d));
     }
     if (driver_ && (options_.repatch == Repatch::iteration || options_.repatch == Repatch::once)) {
-      const auto demand = circuits::pair_demand(circuits::server_tokens(gate, shape_.placement()), shape_.servers(),
-                                                options_.duplex);
+      const auto demand =
+          circuits::pair_demand(circuits::server_tokens(gate, shape_.placement()), shape_.servers(), options_.duplex);
       demanded_.resize(demand.size());
       for (std::size_t p = 0; p < demand.size(); ++p) demanded_[p] += demand[p];
     }

@@ -142,8 +142,8 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   std::size_t task_ = 0;
   std::uint32_t iteration_ = 0, layer_ = 0;
   Step step_ = Step::idle;
-  bool waiting_ = false;     // for circuits
-  Picoseconds since_{};      // the step at hand began
+  bool waiting_ = false;  // for circuits
+  Picoseconds since_{};  // the step at hand began
   Picoseconds gathering_{};  // the exchange at hand began, its circuits being there
   Picoseconds scatter_{}, inside_{};
   std::vector<GpuFlow> flows_;
@@ -151,7 +151,7 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   Picoseconds exposed_{};
   std::vector<std::uint64_t> demanded_;  // of all layers of the iteration at hand
   std::vector<std::unique_ptr<circuits::Copilot>> copilots_;  // by layer
-  std::vector<std::vector<double>> loads_;                    // by layer, of the iteration at hand
+  std::vector<std::vector<double>> loads_;  // by layer, of the iteration at hand
   WorkTimes times_;
   std::size_t most_spans_ = 0;
   std::vector<Span> spans_;

@@ -23,8 +23,7 @@ std::vector<std::vector<std::uint32_t>> round_robin(std::uint32_t servers) {
   return found;
 }
 
-Rotor::Rotor(Network& network, Exchange& exchange, NodeId panel, const RotorOptions& options,
-             std::vector<NicPort> nics)
+Rotor::Rotor(Network& network, Exchange& exchange, NodeId panel, const RotorOptions& options, std::vector<NicPort> nics)
     : network_(network),
       exchange_(exchange),
       panel_(panel),

@@ -41,7 +41,7 @@ struct GateCounts {
 // Bytes that one GPU sends to another of its region in an all-to-all. A GPU is named by its server and its number there.
 struct GpuFlow {
   std::uint32_t source = 0, destination = 0;  // servers
-  std::uint32_t from = 0, to = 0;             // GPUs of these
+  std::uint32_t from = 0, to = 0;  // GPUs of these
   std::uint64_t bytes = 0;
 };
 // `per_rank`: bytes that each GPU sends in all, including those that stay on it. `back`: a combine, which sends what a

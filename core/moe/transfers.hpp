@@ -30,7 +30,7 @@ class Transfers {
   struct Options {
     JobId job{};
     std::uint32_t message = 1 << 20;  // bytes of a write
-    unsigned depth = 4;               // writes outstanding
+    unsigned depth = 4;  // writes outstanding
   };
 
   // Throws std::invalid_argument.

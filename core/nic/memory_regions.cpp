@@ -4,8 +4,7 @@
 
 namespace loomnet {
 
-std::uint32_t MemoryRegions::add(std::uint8_t* base, std::uint64_t address, std::uint64_t length,
-                                 NicJob& job) {
+std::uint32_t MemoryRegions::add(std::uint8_t* base, std::uint64_t address, std::uint64_t length, NicJob& job) {
   if (address + length < address) throw std::invalid_argument("nic: region wraps the address space");
   if (free_.empty()) {
     if (regions_.size() + 1 >= 1u << kNumberBits) throw std::length_error("nic: 2^24 regions");

@@ -13,8 +13,7 @@
 
 namespace loomnet {
 
-Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin,
-         Domain domain)
+Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin, Domain domain)
     : events_(events), pool_(pool), host_(host), id_(events.add(*this, domain)), ports_(ports), clients_(meter_bin) {
   if (ports == 0 || ports > kMaxPlanes) throw std::invalid_argument("nic: ports must be 1 to 8");
 }
@@ -108,8 +107,8 @@ void Nic::set_local_link(const LocalLinkConfig& config) {
 Transport& Nic::connected_by(QpNumber qp, const char* what) {
   Transport* by = clients_.transport_of(qp);
   if (!by) {
-    throw std::invalid_argument(std::string(what) + ": host " + std::to_string(host_) +
-                                " has no queue pair " + std::to_string(qp));
+    throw std::invalid_argument(std::string(what) + ": host " + std::to_string(host_) + " has no queue pair " +
+                                std::to_string(qp));
   }
   return *by;
 }
@@ -153,7 +152,8 @@ void Nic::set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, 
 
 // Of a queue pair that is not connected: the first transport, which refuses it.
 Transport& Nic::carrier_of(QpNumber qp) {
-  if (alone_) [[likely]] return *transport_;
+  if (alone_) [[likely]]
+    return *transport_;
   Transport* by = clients_.transport_of(qp);
   return by ? *by : *transport_;
 }
@@ -162,7 +162,8 @@ void Nic::post(QpNumber qp, WorkRequest request, Picoseconds now) {
   now_ = now;
   request.posted = now;
   request.message = pool_.next_message();
-  if (tap_) [[unlikely]] tap_->posted(host_, qp, request, now);
+  if (tap_) [[unlikely]]
+    tap_->posted(host_, qp, request, now);
   carrier_of(qp).on_post(qp, request, now);
   settle(now);
 }
@@ -205,7 +206,8 @@ std::uint32_t tcp_payload(const Packet& packet) {
 }  // namespace
 
 void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
-  if (packet->queue == kMacControlClass) [[unlikely]] return obey_pause(port, *packet, now);
+  if (packet->queue == kMacControlClass) [[unlikely]]
+    return obey_pause(port, *packet, now);
   if (packet->kernel) {
     if (const std::uint32_t bytes = tcp_payload(*packet)) clients_.kernel_job().meter.payload(bytes, now);
     if (kernel_) {
@@ -299,7 +301,8 @@ void Nic::settle(Picoseconds now) {
     arrivals_.clear();
     for (std::size_t i = 0; i < completions_.size(); ++i) {
       const Completion completion = completions_[i];
-      if (tap_) [[unlikely]] tap_->completed(host_, completion, now);
+      if (tap_) [[unlikely]]
+        tap_->completed(host_, completion, now);
       if (NicClient* client = clients_.client_of(completion.qp)) client->on_completion(completion, now);
     }
     completions_.clear();
@@ -406,7 +409,8 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kDeadline) {
     if (now < deadline_) return;
     deadline_ = kNever;
-    if (kernel_) [[unlikely]] kernel_->deadline_served(now);
+    if (kernel_) [[unlikely]]
+      kernel_->deadline_served(now);
     if (alone_) {
       if (transport_->next_deadline() <= now) transport_->on_deadline(now);
     } else {
@@ -445,8 +449,7 @@ void Nic::prepare(std::uint16_t port, const Packet& packet, int stage) const {
     fetch(transport_, Transport::kHotBytes);
     fetch(regions_.memory());
   } else {
-    transport_->prepare(packet.queue == kControlClass ? Transport::Upcoming::control
-                                                      : Transport::Upcoming::data,
+    transport_->prepare(packet.queue == kControlClass ? Transport::Upcoming::control : Transport::Upcoming::data,
                         static_cast<PlanePort>(port));
   }
 }

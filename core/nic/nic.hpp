@@ -60,8 +60,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   // Registers memory of a job: only queue pairs of that job may write it. `base` null: ranges are
   // checked, bytes are not moved. Addresses of remote requests run from `address`.
-  std::uint32_t register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length,
-                                JobId job = {}) {
+  std::uint32_t register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length, JobId job = {}) {
     return regions_.add(base, address, length, clients_.job(job));
   }
   void set_base(std::uint32_t key, std::uint8_t* base) { regions_.at(key).base = base; }
@@ -75,8 +74,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   // Connects a queue pair by the transport of that name; without a name, by the first. One whose
   // destination is this host goes by the local link, whatever the name.
-  void connect(const QpConfig& config, Picoseconds now, const QpOwner& owner = {},
-               std::string_view transport = {});
+  void connect(const QpConfig& config, Picoseconds now, const QpOwner& owner = {}, std::string_view transport = {});
   // The same at a later time, by an event of this NIC. Requests are posted later than `at`: at `at` itself an event of
   // no host comes first. The number is taken now. Until then the transport does not know the queue pair, whose paths
   // and trees may be changed as those of any other. What the transport refuses, it refuses then.
@@ -121,15 +119,15 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   struct Port {
     HalfLink* egress = nullptr;
     bool up = true;
-    bool ready = false;        // the transport may have something for this port
+    bool ready = false;  // the transport may have something for this port
     bool kernel_turn = false;  // round robin between transport data and kernel frames
-    std::uint8_t turn = 0;     // the transport that is asked first, where there are several
-    Picoseconds wake = kNever; // earliest pending event for this port
+    std::uint8_t turn = 0;  // the transport that is asked first, where there are several
+    Picoseconds wake = kNever;  // earliest pending event for this port
     PacketFifo kernel;
     std::uint32_t kernel_bytes = 0;
   };
   // Events; any other is of the port of that number.
-  static constexpr std::uint64_t kDeadline = ~0ull;       // of a transport
+  static constexpr std::uint64_t kDeadline = ~0ull;  // of a transport
   static constexpr std::uint64_t kConnect = kDeadline - 1;  // queue pairs of connect_at()
   static constexpr std::size_t kMostEvents = 1 << 16;  // kept: of a loss of 1 %, minutes
   static constexpr std::uint32_t kKernelQueue = 262'144;  // bytes per port, as a NIC's own ring
@@ -176,7 +174,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   bool settling_ = false;
   std::vector<Port> ports_;
   Transport* transport_ = nullptr;  // the first
-  bool alone_ = false;              // one transport and no local link: nothing to choose per packet
+  bool alone_ = false;  // one transport and no local link: nothing to choose per packet
   MemoryRegions regions_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::uint8_t> carriers_;  // Packet::carrier, of each of them

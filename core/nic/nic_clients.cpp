@@ -72,8 +72,8 @@ void NicClients::own(QpNumber qp, const QpOwner& owner) {
   NicJob& owning = job(owner.job);
   const bool named = owner.client != ClientId{};
   if (named && entry(owner.client).job != &owning) {
-    throw std::invalid_argument(who + ": its client is of " + text(entry(owner.client).job->id) +
-                                ", not of " + text(owner.job));
+    throw std::invalid_argument(who + ": its client is of " + text(entry(owner.client).job->id) + ", not of " +
+                                text(owner.job));
   }
   const std::uint32_t at = by_number_.find(qp);
   if (at == NumberIndex::kAbsent) {
@@ -84,8 +84,7 @@ void NicClients::own(QpNumber qp, const QpOwner& owner) {
   }
   QueuePair& known = queue_pairs_[at];
   if (known.job != &owning) {
-    throw std::invalid_argument(who + " belongs to " + text(known.job->id) + ", not to " +
-                                text(owner.job));
+    throw std::invalid_argument(who + " belongs to " + text(known.job->id) + ", not to " + text(owner.job));
   }
   if (!named || known.client == owner.client) return;
   if (known.client != ClientId{} && entry(known.client).client) {
@@ -101,8 +100,7 @@ bool NicClients::carried_by(const Transport& transport) const {
 
 QpNumber NicClients::reserve(std::uint32_t count) {
   if (count > kMask24 + 1 - std::min<QpNumber>(next_qp_, kMask24 + 1)) {
-    throw std::length_error("nic: its queue pairs have no " + std::to_string(count) +
-                            " numbers left (24 bits)");
+    throw std::length_error("nic: its queue pairs have no " + std::to_string(count) + " numbers left (24 bits)");
   }
   const QpNumber first = next_qp_;
   next_qp_ += count;

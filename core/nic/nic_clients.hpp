@@ -75,7 +75,8 @@ class NicClients {
 
   // The client that a queue pair's results go to; null: none.
   NicClient* client_of(QpNumber qp) const {
-    if (sole_) [[likely]] return sole_;
+    if (sole_) [[likely]]
+      return sole_;
     return search(qp);
   }
   // The transport that carries a queue pair; null for one that is not connected.

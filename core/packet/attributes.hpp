@@ -30,8 +30,7 @@ static_assert(sizeof(Attributes) == 48);
 // Writes the attributes of the packet that carries a request's bytes from `offset` on; the request's
 // first `framing` bytes are its framing. The place in the ring step is the packet's own. A packet with
 // bytes of the framing may not be lost.
-inline void describe(Attributes& packet, const Attributes& request, std::uint32_t framing,
-                     std::uint64_t offset) {
+inline void describe(Attributes& packet, const Attributes& request, std::uint32_t framing, std::uint64_t offset) {
   packet = request;
   if (offset < framing) {
     packet.loss_tolerance = 0;

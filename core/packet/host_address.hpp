@@ -13,8 +13,7 @@ constexpr Ipv6Address host_address(std::uint32_t host) {
   return a;
 }
 constexpr std::uint32_t host_of(const Ipv6Address& a) {
-  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 |
-         a[15];
+  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 | a[15];
 }
 
 }  // namespace loomnet

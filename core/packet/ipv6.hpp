@@ -48,8 +48,7 @@ struct Ipv6Header {
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
-    to.u32(std::uint32_t{version} << 28 | std::uint32_t{traffic_class} << 20 |
-           (flow_label & 0xfffff));
+    to.u32(std::uint32_t{version} << 28 | std::uint32_t{traffic_class} << 20 | (flow_label & 0xfffff));
     to.u16(payload_length);
     to.u8(next_header);
     to.u8(hop_limit);

@@ -63,8 +63,7 @@ struct Missing {
       }
       const std::uint32_t first = k;
       while (k < kExtents && has(k)) ++k;
-      call(first * extent, static_cast<std::uint32_t>(
-                               std::min<std::uint64_t>(std::uint64_t{k} * extent, length)));
+      call(first * extent, static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{k} * extent, length)));
     }
   }
 };

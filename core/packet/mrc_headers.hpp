@@ -22,9 +22,7 @@ enum class Op : std::uint8_t {
   reliability_probe = 0xde,
 };
 constexpr bool is_data(Op op) { return op >= Op::write_first && op <= Op::write_only_immediate; }
-constexpr bool has_immediate(Op op) {
-  return op == Op::write_last_immediate || op == Op::write_only_immediate;
-}
+constexpr bool has_immediate(Op op) { return op == Op::write_last_immediate || op == Op::write_only_immediate; }
 constexpr bool ends_message(Op op) { return is_data(op) && op >= Op::write_last; }
 constexpr bool starts_message(Op op) { return op == Op::write_first || op >= Op::write_only; }
 

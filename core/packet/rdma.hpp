@@ -48,8 +48,7 @@ struct Bth {
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
     to.u8(opcode);
-    to.u8(static_cast<std::uint8_t>(solicited << 7 | migration << 6 | (pad & 3) << 4 |
-                                    (version & 0xf)));
+    to.u8(static_cast<std::uint8_t>(solicited << 7 | migration << 6 | (pad & 3) << 4 | (version & 0xf)));
     to.u16(partition_key);
     to.u8(static_cast<std::uint8_t>(fecn << 7 | becn << 6));
     to.u24(destination_qp);

@@ -56,8 +56,7 @@ inline void put_step_header(std::uint8_t* at, const Attributes& packet, bool las
 
 // Whether the bytes of a request end its ring step: the last packet of that request is the step's last.
 constexpr bool ends_step(const Attributes& request, std::uint32_t framing, std::uint32_t length) {
-  return request.step_bytes > 0 && framing <= length &&
-         request.step_offset + (length - framing) == request.step_bytes;
+  return request.step_bytes > 0 && framing <= length && request.step_offset + (length - framing) == request.step_bytes;
 }
 
 // Bytes of a step header behind a UDP header with this destination port, 0 for any other port; -1 for a

@@ -11,8 +11,8 @@ namespace loomnet {
 inline constexpr std::uint8_t kNextHeaderTcp = 6;
 
 namespace tcp_flag {
-inline constexpr std::uint8_t kFin = 0x01, kSyn = 0x02, kRst = 0x04, kPsh = 0x08, kAck = 0x10,
-                              kUrg = 0x20, kEce = 0x40, kCwr = 0x80;
+inline constexpr std::uint8_t kFin = 0x01, kSyn = 0x02, kRst = 0x04, kPsh = 0x08, kAck = 0x10, kUrg = 0x20, kEce = 0x40,
+                              kCwr = 0x80;
 }  // namespace tcp_flag
 
 struct TcpHeader {
@@ -71,9 +71,7 @@ struct TcpOptionFields {
   std::array<Block, kMaxSackBlocks> sack{};
 
   bool operator==(const TcpOptionFields&) const = default;
-  static constexpr std::size_t sack_bytes(std::size_t blocks) {
-    return blocks ? 4 + 8 * blocks : 0;
-  }
+  static constexpr std::size_t sack_bytes(std::size_t blocks) { return blocks ? 4 + 8 * blocks : 0; }
   std::size_t size() const { return (timestamps ? kTimestampBytes : 0) + sack_bytes(sack_count); }
 
   // Reads exactly `length` bytes of `in`, or fails it: an option that says it is longer than what

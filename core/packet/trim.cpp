@@ -47,8 +47,7 @@ bool trim(Packet& packet, const TrimOptions& options) {
   ip[0] = static_cast<std::uint8_t>(0x60 | traffic_class >> 4);
   ip[1] = static_cast<std::uint8_t>(traffic_class << 4 | (ip[1] & 0xf));
 
-  packet.header_length = static_cast<std::uint16_t>(
-      std::min<std::uint32_t>(packet.header_length, options.size));
+  packet.header_length = static_cast<std::uint16_t>(std::min<std::uint32_t>(packet.header_length, options.size));
   packet.wire_length = options.size;
   // A frame stays attached (its owner gets it back with the packet); its bytes are gone.
   packet.payload.data = nullptr;

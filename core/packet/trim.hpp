@@ -17,9 +17,7 @@ struct TrimOptions {
 };
 
 // True where the packet is long enough to be cut; a shorter one moves to the control queue whole.
-inline bool can_trim(const Packet& packet, const TrimOptions& options) {
-  return packet.wire_length > options.size;
-}
+inline bool can_trim(const Packet& packet, const TrimOptions& options) { return packet.wire_length > options.size; }
 
 // Cuts `packet` to its first bytes, sets the outer DSCP, drops the payload and moves the packet to the
 // control queue. Requires can_trim(); false (and nothing

@@ -29,8 +29,7 @@ PanelDevice::PanelDevice(std::size_t ports, const DeviceOptions& options)
       dark_random_(options.seed, 0, kDarkPurpose),
       nic_random_(options.seed, 0, kNicPurpose) {
   if (ports > kMaxPorts) {
-    throw std::invalid_argument("panel: " + std::to_string(ports) + " ports, the most is " +
-                                std::to_string(kMaxPorts));
+    throw std::invalid_argument("panel: " + std::to_string(ports) + " ports, the most is " + std::to_string(kMaxPorts));
   }
   for (End& end : in_) end.level_db = kTransmitDbm;
   for (Host& host : hosts_) host.told = options.carrier == Carrier::none;
@@ -48,8 +47,8 @@ void PanelDevice::check(std::span<const CrossConnect> named) const {
   }
 }
 
-std::uint64_t PanelDevice::change(std::span<const CrossConnect> remove, std::span<const CrossConnect> add,
-                                  Mode mode, Picoseconds now, std::span<const Port> all_dark) {
+std::uint64_t PanelDevice::change(std::span<const CrossConnect> remove, std::span<const CrossConnect> add, Mode mode,
+                                  Picoseconds now, std::span<const Port> all_dark) {
   check(remove);
   check(add);
   for (const Port port : all_dark) check({{{port, port}}});
@@ -192,9 +191,7 @@ double PanelDevice::level(Port a, Port b) const {
   return in_[a].level_db - insertion_loss(a, b) / 100.0 - out_[b].level_db;
 }
 
-int PanelDevice::insertion_loss(Port a, Port b) const {
-  return panel::insertion_loss(options_.seed, a, b);
-}
+int PanelDevice::insertion_loss(Port a, Port b) const { return panel::insertion_loss(options_.seed, a, b); }
 
 double PanelDevice::power_dbm(Port egress, Picoseconds now) const {
   const std::int32_t from = out_.at(egress).peer;

@@ -137,10 +137,10 @@ class PanelDevice {
     std::int32_t peer = -1;
     Override override_state = Override::normal;
     bool shutter_closed = false, failed = false;
-    double level_db = 0;         // of an ingress port the transmitter's power, of an egress port the attenuation
+    double level_db = 0;  // of an ingress port the transmitter's power, of an egress port the attenuation
     Picoseconds dark_until;  // of an ingress port: end of the dark time of its cross-connect
-    Picoseconds lit_from;    // of an ingress port: the time from which its light leaves by the cross-connect
-    bool passed = false;         // of an ingress port: passes() at the last look()
+    Picoseconds lit_from;  // of an ingress port: the time from which its light leaves by the cross-connect
+    bool passed = false;  // of an ingress port: passes() at the last look()
     std::uint64_t generation = 0;
     Status told = Status::blocked;
   };

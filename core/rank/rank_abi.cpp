@@ -16,12 +16,18 @@ constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to -
 
 std::string_view to_string(GoneReason reason) {
   switch (reason) {
-    case GoneReason::exited: return "exited";
-    case GoneReason::killed: return "killed";
-    case GoneReason::cut_off: return "cut off";
-    case GoneReason::stalled: return "stalled";
-    case GoneReason::stopped: return "stopped";
-    case GoneReason::failed: return "failed";
+    case GoneReason::exited:
+      return "exited";
+    case GoneReason::killed:
+      return "killed";
+    case GoneReason::cut_off:
+      return "cut off";
+    case GoneReason::stalled:
+      return "stalled";
+    case GoneReason::stopped:
+      return "stopped";
+    case GoneReason::failed:
+      return "failed";
   }
   return "unknown";
 }
@@ -39,13 +45,10 @@ bool make_layout(const Geometry& g, Layout& layout, std::string_view& why) {
     if (g.sum_reach < 2 || g.sum_reach > kMaxSumReach) return why = "sum_reach", false;
     if (g.sum_floats > 1 || (g.sum_floats != 0 && g.sum_scale == 0)) return why = "sum_floats", false;
   }
-  const std::uint32_t capacity[kRings] = {g.submissions, g.completions, g.arrivals, g.marks,
-                                          g.notices};
-  constexpr std::size_t entry[kRings] = {sizeof(Submission), sizeof(CompletionEntry),
-                                         sizeof(ArrivalEntry), sizeof(MarkEntry),
-                                         sizeof(NoticeEntry)};
-  constexpr std::string_view names[kRings] = {"submissions", "completions", "arrivals", "marks",
-                                              "notices"};
+  const std::uint32_t capacity[kRings] = {g.submissions, g.completions, g.arrivals, g.marks, g.notices};
+  constexpr std::size_t entry[kRings] = {sizeof(Submission), sizeof(CompletionEntry), sizeof(ArrivalEntry),
+                                         sizeof(MarkEntry), sizeof(NoticeEntry)};
+  constexpr std::string_view names[kRings] = {"submissions", "completions", "arrivals", "marks", "notices"};
   layout.rank_words = kPage;
   layout.engine_words = 2 * kPage;
   layout.ring_words = 3 * kPage;

@@ -219,9 +219,9 @@ struct Header {
 
 // Second page, written by the rank.
 struct RankWords {
-  alignas(kCacheLine) std::atomic<std::uint64_t> state;       // state_word()
-  alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // when it last posted or changed state
-  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its wake word raised
+  alignas(kCacheLine) std::atomic<std::uint64_t> state;  // state_word()
+  alignas(kCacheLine) std::atomic<std::int64_t> local_ns;  // when it last posted or changed state
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its wake word raised
   alignas(kCacheLine) std::atomic<std::uint64_t> marks_lost;  // mark ring was full
   // Virtual clock: emulated times at which a rank that waits wants to be woken; kNoAlarm: none. The first
   // is of time limits and pauses that the script asked for, the second of limits that it did not choose.
@@ -236,7 +236,7 @@ inline constexpr std::int64_t kNoAlarm = 0x7fff'ffff'ffff'ffff;
 // Third page, written by the engine.
 struct EngineWords {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
-  alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
+  alignas(kCacheLine) std::atomic<std::int64_t> now_ps;  // emulated time of the last flush
   alignas(kCacheLine) std::atomic<std::uint32_t> rank_wake;  // WakeWord: the rank sleeps on it
   std::atomic<std::uint32_t> virtual_clock;  // 1: emulated time stands while a rank computes
 };

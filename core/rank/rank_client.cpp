@@ -29,15 +29,11 @@ RankClient::RankClient(Memory& memory, Waker& engine_wake)
       engine_wake_(engine_wake),
       layout_(staging_of(memory.geometry())),
       staging_(reinterpret_cast<std::uint8_t*>(memory.staging().data())),
-      submissions_(memory.ring_words(kSubmissions), memory.ring_entries(kSubmissions),
-                   memory.geometry().submissions),
+      submissions_(memory.ring_words(kSubmissions), memory.ring_entries(kSubmissions), memory.geometry().submissions),
       marks_(memory.ring_words(kMarks), memory.ring_entries(kMarks), memory.geometry().marks),
-      completions_(memory.ring_words(kCompletions), memory.ring_entries(kCompletions),
-                   memory.geometry().completions),
-      arrivals_(memory.ring_words(kArrivals), memory.ring_entries(kArrivals),
-                memory.geometry().arrivals),
-      notices_(memory.ring_words(kNotices), memory.ring_entries(kNotices),
-               memory.geometry().notices),
+      completions_(memory.ring_words(kCompletions), memory.ring_entries(kCompletions), memory.geometry().completions),
+      arrivals_(memory.ring_words(kArrivals), memory.ring_entries(kArrivals), memory.geometry().arrivals),
+      notices_(memory.ring_words(kNotices), memory.ring_entries(kNotices), memory.geometry().notices),
       peers_(memory.geometry().world) {
   if (layout_.total_bytes() > memory.geometry().staging_bytes) {
     throw std::runtime_error("memory of a rank: staging area smaller than its slots");
@@ -51,29 +47,28 @@ RankClient::RankClient(Memory& memory, Waker& engine_wake)
 
 void RankClient::post(JobRank peer, const Write& w) {
   Peer& to = peers_.at(peer);
-  const Submission s{
-      .id = w.id,
-      .local_offset = w.local ? static_cast<std::uint64_t>(w.local - staging_) : kNoData,
-      .remote_offset = w.remote_offset,
-      .posted_ns = monotonic_ns(),
-      .step_offset = w.attributes.step_offset,
-      .step_bytes = w.attributes.step_bytes,
-      .peer = peer,
-      .length = w.length,
-      .immediate = w.immediate,
-      .framing = w.framing,
-      .communicator = w.attributes.communicator,
-      .sequence = w.attributes.sequence,
-      .ring_step = w.attributes.ring_step,
-      .tag = w.attributes.tag,
-      .loss_tolerance = w.attributes.loss_tolerance,
-      .channel = to.next_out,
-      .layer = w.attributes.layer,
-      .ring_rank = w.attributes.ring_rank,
-      .ring_size = w.attributes.ring_size,
-      .priority = w.attributes.priority,
-      .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
-      .reserved = 0};
+  const Submission s{.id = w.id,
+                     .local_offset = w.local ? static_cast<std::uint64_t>(w.local - staging_) : kNoData,
+                     .remote_offset = w.remote_offset,
+                     .posted_ns = monotonic_ns(),
+                     .step_offset = w.attributes.step_offset,
+                     .step_bytes = w.attributes.step_bytes,
+                     .peer = peer,
+                     .length = w.length,
+                     .immediate = w.immediate,
+                     .framing = w.framing,
+                     .communicator = w.attributes.communicator,
+                     .sequence = w.attributes.sequence,
+                     .ring_step = w.attributes.ring_step,
+                     .tag = w.attributes.tag,
+                     .loss_tolerance = w.attributes.loss_tolerance,
+                     .channel = to.next_out,
+                     .layer = w.attributes.layer,
+                     .ring_rank = w.attributes.ring_rank,
+                     .ring_size = w.attributes.ring_size,
+                     .priority = w.attributes.priority,
+                     .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
+                     .reserved = 0};
   to.next_out = static_cast<std::uint16_t>((to.next_out + 1) % memory_.geometry().channels);
   submit(s);
 }
@@ -136,9 +131,7 @@ void RankClient::publish() {
 void RankClient::feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival) {
   Peer& from = peers_[arrival.peer];
   const auto channels = static_cast<std::uint16_t>(memory_.geometry().channels);
-  const auto next = [&] {
-    from.next_in = static_cast<std::uint16_t>((from.next_in + 1) % channels);
-  };
+  const auto next = [&] { from.next_in = static_cast<std::uint16_t>((from.next_in + 1) % channels); };
   if (arrival.channel != from.next_in) {
     from.early[arrival.channel].push_back(arrival);
     return;
@@ -174,8 +167,7 @@ bool RankClient::poll(CollectiveExecutor* executor) {
     for (std::size_t i = 0; i < ended; ++i) {
       const CompletionEntry& c = completions[i];
       const Missing missing = missing_of(c);
-      if (c.peer >= world || c.status > static_cast<std::uint8_t>(WriteStatus::flushed) ||
-          !missing.sound(c.length)) {
+      if (c.peer >= world || c.status > static_cast<std::uint8_t>(WriteStatus::flushed) || !missing.sound(c.length)) {
         fail(executor, "the NIC wrote a malformed completion");
         return true;
       }
@@ -204,8 +196,7 @@ bool RankClient::poll(CollectiveExecutor* executor) {
 // message can name the ranks that are really missing.
 void RankClient::note(const NoticeEntry& n) {
   if (static_cast<NoticeKind>(n.kind) != NoticeKind::peer_gone || absent_.size() > 1000) return;
-  absent_ += (absent_.empty() ? "rank " : "; rank ") + std::to_string(n.peer) + " " +
-             describe_gone(n);
+  absent_ += (absent_.empty() ? "rank " : "; rank ") + std::to_string(n.peer) + " " + describe_gone(n);
 }
 
 void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
@@ -220,8 +211,8 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
       }
       return;
     case NoticeKind::cut_off:
-      return fail(executor, "the NIC cut this rank off: " +
-                                std::string(loomnet::to_string(static_cast<RankFault>(n.reason))));
+      return fail(executor,
+                  "the NIC cut this rank off: " + std::string(loomnet::to_string(static_cast<RankFault>(n.reason))));
     case NoticeKind::run_ended:
       ended_ = true;
       return fail(executor, "the run " + std::string(to_string(gone)));
@@ -283,15 +274,14 @@ void RankClient::fail(CollectiveExecutor* executor, const std::string& reason) {
   }
 }
 
-bool RankClient::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
-                      std::uint32_t status, std::uint64_t keep_room) {
-  if ((keep_room != 0 && marks_.room() <= keep_room) ||
-      !marks_.push({.kind = static_cast<std::uint32_t>(kind),
-                    .status = status,
-                    .at_ns = monotonic_ns(),
-                    .value = value,
-                    .a = a,
-                    .b = b})) {
+bool RankClient::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b, std::uint32_t status,
+                      std::uint64_t keep_room) {
+  if ((keep_room != 0 && marks_.room() <= keep_room) || !marks_.push({.kind = static_cast<std::uint32_t>(kind),
+                                                                      .status = status,
+                                                                      .at_ns = monotonic_ns(),
+                                                                      .value = value,
+                                                                      .a = a,
+                                                                      .b = b})) {
     memory_.rank_words().marks_lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -323,8 +313,6 @@ bool RankClient::announce_sleep() {
   return false;
 }
 
-void RankClient::cancel_sleep() {
-  memory_.rank_words().sleeping.store(0, std::memory_order_relaxed);
-}
+void RankClient::cancel_sleep() { memory_.rank_words().sleeping.store(0, std::memory_order_relaxed); }
 
 }  // namespace loomnet::rank

@@ -41,8 +41,8 @@ class RankClient final : public Verbs {
   void publish();
 
   // False: ring full, the mark is lost and counted in RankWords::marks_lost.
-  bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
-            std::uint32_t status = 0, std::uint64_t keep_room = 0);
+  bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0, std::uint32_t status = 0,
+            std::uint64_t keep_room = 0);
 
   // Shows posts and marks as well, before the state. publish() must follow.
   void set_state(State state);

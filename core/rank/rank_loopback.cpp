@@ -13,9 +13,7 @@ namespace loomnet::rank {
 namespace {
 
 // Queue pair numbers of the test wire: the sender's view of (peer, channel).
-QpNumber qp_of(std::uint32_t peer, std::uint16_t channel) {
-  return 16 + peer * kMaxChannels + channel;
-}
+QpNumber qp_of(std::uint32_t peer, std::uint16_t channel) { return 16 + peer * kMaxChannels + channel; }
 constexpr QpNumber kSumQp = 8;
 
 // Small, so that tests of few values have several fragments and several windows.
@@ -28,8 +26,7 @@ StagingConfig staging_for(std::uint32_t world, bool sums) {
 }  // namespace
 
 LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels, bool sums)
-    : layout_(staging_for(world, sums)),
-      meetings_(world, kMaxCommunicatorId + 1) {
+    : layout_(staging_for(world, sums)), meetings_(world, kMaxCommunicatorId + 1) {
   for (std::uint32_t r = 0; r < world; ++r) {
     hosts_.push_back(std::make_unique<Host>(Geometry{.rank = r,
                                                      .world = world,
@@ -87,10 +84,8 @@ void LoopbackNic::last_step(std::uint32_t step) {
   {
     const std::lock_guard lock(mutex_);
     for (auto& host : hosts_) {
-      host->port.notify({.kind = static_cast<std::uint32_t>(NoticeKind::last_step),
-                         .peer = 0,
-                         .reason = step,
-                         .reserved = 0});
+      host->port.notify(
+          {.kind = static_cast<std::uint32_t>(NoticeKind::last_step), .peer = 0, .reason = step, .reserved = 0});
     }
   }
   control_.raise();
@@ -215,9 +210,7 @@ void LoopbackNic::move(Host& from, const RankWork& work, Picoseconds now) {
                       now);
     }
   }
-  from.port.complete({.qp = work.qp, .status = status, .id = r.id, .length = r.length,
-                      .missing = missing},
-                     now);
+  from.port.complete({.qp = work.qp, .status = status, .id = r.id, .length = r.length, .missing = missing}, now);
 }
 
 bool LoopbackNic::pass(Picoseconds now) {

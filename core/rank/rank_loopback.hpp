@@ -59,9 +59,7 @@ class LoopbackNic {
  private:
   struct Host {
     Host(const Geometry& geometry)
-        : memory(Memory::create(geometry)),
-          rank_wake(memory.engine_words().rank_wake),
-          port(memory, rank_wake) {}
+        : memory(Memory::create(geometry)), rank_wake(memory.engine_words().rank_wake), port(memory, rank_wake) {}
     EventFd engine_wake;
     Memory memory;
     WakeWord rank_wake;

@@ -25,9 +25,7 @@
 namespace loomnet::rank {
 namespace {
 
-[[noreturn]] void fail(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -140,8 +138,8 @@ Memory Memory::attach(int inherited) {
   if (header.magic != kMagic) {
     problem = "magic differs";
   } else if (header.version != kAbiVersion) {
-    problem = "ABI version " + std::to_string(header.version) + ", this build speaks " +
-              std::to_string(kAbiVersion) + "; rebuild loomnet";
+    problem = "ABI version " + std::to_string(header.version) + ", this build speaks " + std::to_string(kAbiVersion) +
+              "; rebuild loomnet";
   } else if (header.header_bytes != sizeof(Header)) {
     problem = "header size differs";
   } else if (!make_layout(header.geometry, layout, why)) {
@@ -157,10 +155,7 @@ Memory Memory::attach(int inherited) {
 }
 
 Memory::Memory(Memory&& o) noexcept
-    : fd_(std::move(o.fd_)),
-      base_(std::exchange(o.base_, nullptr)),
-      geometry_(o.geometry_),
-      layout_(o.layout_) {}
+    : fd_(std::move(o.fd_)), base_(std::exchange(o.base_, nullptr)), geometry_(o.geometry_), layout_(o.layout_) {}
 
 Memory::~Memory() {
   if (base_) ::munmap(base_, layout_.total);

@@ -14,14 +14,22 @@ using rank::Submission;
 
 std::string_view to_string(RankFault fault) {
   switch (fault) {
-    case RankFault::none: return "none";
-    case RankFault::ring_index: return "ring index corrupted";
-    case RankFault::bad_descriptor: return "malformed work request";
-    case RankFault::unknown_peer: return "work request to an unknown peer";
-    case RankFault::out_of_region: return "work request outside its memory region";
-    case RankFault::bad_mark: return "malformed mark";
-    case RankFault::bad_state: return "state word corrupted";
-    case RankFault::flooded: return "flood of work requests or marks";
+    case RankFault::none:
+      return "none";
+    case RankFault::ring_index:
+      return "ring index corrupted";
+    case RankFault::bad_descriptor:
+      return "malformed work request";
+    case RankFault::unknown_peer:
+      return "work request to an unknown peer";
+    case RankFault::out_of_region:
+      return "work request outside its memory region";
+    case RankFault::bad_mark:
+      return "malformed mark";
+    case RankFault::bad_state:
+      return "state word corrupted";
+    case RankFault::flooded:
+      return "flood of work requests or marks";
     // A live rank that a debugger or a signal has stopped comes to these.
     case RankFault::completion_ring_full:
       return "completion queue overrun: its process took nothing from the queue; was it stopped?";
@@ -29,7 +37,8 @@ std::string_view to_string(RankFault fault) {
       return "arrival queue overrun: its process took nothing from the queue; was it stopped?";
     case RankFault::notice_ring_full:
       return "notice queue overrun: its process took nothing from the queue; was it stopped?";
-    case RankFault::bad_sum: return "malformed part of a sum";
+    case RankFault::bad_sum:
+      return "malformed part of a sum";
     case RankFault::too_many_groups:
       return "too many groups: a job makes 1,048,576 at most, and 4,096 of a rank may still lack members; use a group "
              "again instead of making it anew";
@@ -51,14 +60,11 @@ RankPort::RankPort(const rank::Memory& memory, rank::Waker& rank_wake)
       rank_wake_(rank_wake),
       submissions_(memory.ring_words(rank::kSubmissions), memory.ring_entries(rank::kSubmissions),
                    memory.geometry().submissions),
-      marks_(memory.ring_words(rank::kMarks), memory.ring_entries(rank::kMarks),
-             memory.geometry().marks),
+      marks_(memory.ring_words(rank::kMarks), memory.ring_entries(rank::kMarks), memory.geometry().marks),
       completions_(memory.ring_words(rank::kCompletions), memory.ring_entries(rank::kCompletions),
                    memory.geometry().completions),
-      arrivals_(memory.ring_words(rank::kArrivals), memory.ring_entries(rank::kArrivals),
-                memory.geometry().arrivals),
-      notices_(memory.ring_words(rank::kNotices), memory.ring_entries(rank::kNotices),
-               memory.geometry().notices),
+      arrivals_(memory.ring_words(rank::kArrivals), memory.ring_entries(rank::kArrivals), memory.geometry().arrivals),
+      notices_(memory.ring_words(rank::kNotices), memory.ring_entries(rank::kNotices), memory.geometry().notices),
       targets_(std::size_t{memory.geometry().world} * memory.geometry().channels) {
   routes_.reserve(targets_.size());
   if (memory.geometry().sum_slots == 0) return;
@@ -70,8 +76,7 @@ RankPort::RankPort(const rank::Memory& memory, rank::Waker& rank_wake)
   sums_end_ = sums_begin_ + layout.sums_bytes();
 }
 
-void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
-                    std::uint32_t remote_key) {
+void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key) {
   const auto& g = memory_.geometry();
   if (peer >= g.world || peer == g.rank) throw std::invalid_argument("bind: peer");
   if (channel >= g.channels) throw std::invalid_argument("bind: channel");
@@ -121,10 +126,11 @@ RankFault RankPort::check_sum(const Submission& s, RankWork& out) {
   // The transport refuses floats that no server can add by throwing, and a rank must not end the run so.
   const std::uint32_t most = kSumContinues | (memory_.geometry().sum_floats ? kSumFloats : 0u);
   const bool plain = s.peer == rank() && s.channel == 0 && (s.immediate & ~most) == 0 && s.ring_step == 0 &&
-                     s.step_offset == 0 && s.step_bytes == 0 && s.ring_rank == 0 &&
-                     s.ring_size == 0 && s.loss_tolerance == 0 && priority_sound(s) && s.reserved == 0;
+                     s.step_offset == 0 && s.step_bytes == 0 && s.ring_rank == 0 && s.ring_size == 0 &&
+                     s.loss_tolerance == 0 && priority_sound(s) && s.reserved == 0;
   const bool floats_of_none = s.immediate & kSumFloats && s.length == s.framing;
-  if (sums_.empty() || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
+  if (sums_.empty() || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values))
+    return RankFault::bad_sum;
   const std::uint8_t* local = resolve_sum(s.local_offset, s.length);
   if (!local || !resolve_sum(s.remote_offset, s.length)) return RankFault::out_of_region;
   out.peer = s.peer;
@@ -150,8 +156,7 @@ RankFault RankPort::check_sum(const Submission& s, RankWork& out) {
 RankFault RankPort::check(const Submission& s, RankWork& out) {
   if (s.opcode == rank::kSumOpcode) return check_sum(s, out);
   const auto& g = memory_.geometry();
-  if (s.channel >= g.channels ||
-      s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
+  if (s.channel >= g.channels || s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
       !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f) ||  // NaN is refused too
       s.framing > s.length || !step_sound(s) || !priority_sound(s) || s.reserved != 0) {
     return RankFault::bad_descriptor;
@@ -225,8 +230,7 @@ std::size_t RankPort::poll_marks(std::span<MarkEntry> out) {
   for (std::size_t i = 0; i < n; ++i) {
     const auto kind = static_cast<rank::MarkKind>(out[i].kind);
     const bool numbered = kind == rank::MarkKind::step || kind == rank::MarkKind::hash;
-    if (out[i].kind == 0 || kind > rank::kLastMark ||
-        (numbered && out[i].value > rank::kMaxStep)) {
+    if (out[i].kind == 0 || kind > rank::kLastMark || (numbered && out[i].value > rank::kMaxStep)) {
       fail(RankFault::bad_mark);
       return i;
     }
@@ -302,8 +306,8 @@ bool RankPort::indices_sound() {
   completions_.room();
   arrivals_.room();
   notices_.room();
-  if (!completions_.corrupt() && !arrivals_.corrupt() && !notices_.corrupt() &&
-      !submissions_.corrupt() && !marks_.corrupt()) {
+  if (!completions_.corrupt() && !arrivals_.corrupt() && !notices_.corrupt() && !submissions_.corrupt() &&
+      !marks_.corrupt()) {
     return true;
   }
   fail(RankFault::ring_index);
@@ -327,9 +331,8 @@ void RankPort::flush(Picoseconds now) {
   }
   // Before the entries: a rank that reads one must not find an older time beside it.
   memory_.engine_words().now_ps.store(now.count, std::memory_order_relaxed);
-  const bool fresh =
-      static_cast<unsigned>(completions_.publish()) | static_cast<unsigned>(arrivals_.publish()) |
-      static_cast<unsigned>(notices_.publish());
+  const bool fresh = static_cast<unsigned>(completions_.publish()) | static_cast<unsigned>(arrivals_.publish()) |
+                     static_cast<unsigned>(notices_.publish());
   if (!fresh) return;
   // Pairs with the rank's store of `sleeping` before its last look at the rings: one of the two
   // sides must see the other's write.
@@ -366,14 +369,11 @@ bool RankPort::announce_sleep() {
   return false;
 }
 
-void RankPort::cancel_sleep() {
-  memory_.engine_words().sleeping.store(0, std::memory_order_relaxed);
-}
+void RankPort::cancel_sleep() { memory_.engine_words().sleeping.store(0, std::memory_order_relaxed); }
 
 rank::State RankPort::state() const {
   const auto word = memory_.rank_words().state.load(std::memory_order_acquire) & 0xff;
-  return word > static_cast<std::uint64_t>(rank::kLastState) ? rank::State::gone
-                                                               : static_cast<rank::State>(word);
+  return word > static_cast<std::uint64_t>(rank::kLastState) ? rank::State::gone : static_cast<rank::State>(word);
 }
 
 rank::Rest RankPort::rest() {
@@ -384,8 +384,8 @@ rank::Rest RankPort::rest() {
   const bool waits = word == static_cast<std::uint64_t>(rank::State::waiting);
   if (!waits && word != static_cast<std::uint64_t>(rank::State::outside)) return rank::Rest::none;
   if (!indices_sound()) return rank::Rest::none;
-  const bool quiet = submissions_.empty() && marks_.empty() && completions_.drained() &&
-                     arrivals_.drained() && notices_.drained();
+  const bool quiet =
+      submissions_.empty() && marks_.empty() && completions_.drained() && arrivals_.drained() && notices_.drained();
   if (!quiet || state.load(std::memory_order_seq_cst) != before) return rank::Rest::none;
   return waits ? rank::Rest::waiting : rank::Rest::outside;
 }

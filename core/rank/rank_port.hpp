@@ -53,7 +53,7 @@ class RankPort {
   struct Counters {
     std::uint64_t requests = 0, request_bytes = 0, completions = 0, arrivals = 0, arrival_bytes = 0,
                   missing_bytes = 0,  // of arrivals
-                  marks = 0, notices = 0, wakes = 0, refused_after_fault = 0;
+        marks = 0, notices = 0, wakes = 0, refused_after_fault = 0;
   };
 
   // `memory` and `rank_wake` must outlive the port. rank_wake is raised by flush() when the rank
@@ -108,12 +108,8 @@ class RankPort {
   std::uint64_t state_word() const { return memory_.rank_words().state.load(std::memory_order_acquire); }
   std::uint64_t polls() const { return memory_.rank_words().polls.load(std::memory_order_relaxed); }
   std::uint64_t strays() const { return memory_.rank_words().strays.load(std::memory_order_relaxed); }
-  std::uint64_t sum_overflows() const {
-    return memory_.rank_words().sum_overflows.load(std::memory_order_relaxed);
-  }
-  std::uint64_t sums_as_floats() const {
-    return memory_.rank_words().sums_as_floats.load(std::memory_order_relaxed);
-  }
+  std::uint64_t sum_overflows() const { return memory_.rank_words().sum_overflows.load(std::memory_order_relaxed); }
+  std::uint64_t sums_as_floats() const { return memory_.rank_words().sums_as_floats.load(std::memory_order_relaxed); }
   std::uint64_t outstanding() const { return outstanding_; }
   const Counters& counters() const { return counters_; }
 

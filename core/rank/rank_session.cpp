@@ -40,8 +40,7 @@ RankSession::RankSession(int memory_fd, int engine_event_fd, bool await_sends)
       rank_wake_(memory_.engine_words().rank_wake),
       engine_wake_(duplicate(engine_event_fd, "the engine's eventfd")),
       client_(memory_, engine_wake_),
-      executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this,
-                await_sends),
+      executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this, await_sends),
       watch_(threads_),
       forks_(forks) {
   client_.set_state(State::computing);
@@ -104,8 +103,7 @@ std::uint64_t RankSession::payload_bytes(CommunicatorId id, const Operation& o) 
     return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
   };
   std::uint64_t elements = std::max({o.count, sum(o.input_counts), sum(o.output_counts)});
-  const bool per_rank = o.collective == Collective::reduce_scatter ||
-                        o.collective == Collective::all_gather ||
+  const bool per_rank = o.collective == Collective::reduce_scatter || o.collective == Collective::all_gather ||
                         o.collective == Collective::all_to_all;
   if (per_rank && o.input_counts.empty() && o.output_counts.empty()) {
     const auto group = communicators_.find(id);
@@ -114,8 +112,7 @@ std::uint64_t RankSession::payload_bytes(CommunicatorId id, const Operation& o) 
   return elements * element_size(o.type);
 }
 
-WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
-                           std::int64_t timeout_ns, bool asked) {
+WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns, bool asked) {
   refuse_fork();
   auto work = std::make_shared<Work>();
   work->communicator = id;
@@ -133,8 +130,7 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   for (const Operation& o : operations) work->bytes += payload_bytes(id, o);
   work->id = next_work_++;
   // Every begin keeps room for its end: a union of intervals with an end missing is worthless.
-  work->marked = client_.mark(MarkKind::work_begin, work->id, id, work_label(operations), 0,
-                              open_marks_ + 2);
+  work->marked = client_.mark(MarkKind::work_begin, work->id, id, work_label(operations), 0, open_marks_ + 2);
   open_marks_ += work->marked;
   if (holds_ && !operations.empty()) {
     try {
@@ -161,8 +157,8 @@ void RankSession::execute(const WorkPtr& work, std::vector<Operation> operations
   try {
     for (Operation& o : operations) {
       const OperationId operation = executor_.start(work->communicator, std::move(o));
-      const auto early = std::find_if(early_.begin(), early_.end(),
-                                      [&](const auto& e) { return e.first == operation; });
+      const auto early =
+          std::find_if(early_.begin(), early_.end(), [&](const auto& e) { return e.first == operation; });
       if (early == early_.end()) {
         operations_.emplace(operation.value, work);
       } else {
@@ -211,8 +207,8 @@ void RankSession::release(const WorkPtr& work) {
   work->ended_ns = monotonic_ns();
   if (work->marked) {
     --open_marks_;
-    client_.mark(MarkKind::work_end, work->id, static_cast<std::uint64_t>(work->started_ns),
-                 work->bytes, static_cast<std::uint32_t>(work->status));
+    client_.mark(MarkKind::work_end, work->id, static_cast<std::uint64_t>(work->started_ns), work->bytes,
+                 static_cast<std::uint32_t>(work->status));
   }
   work->done.store(true, std::memory_order_release);
   for (Waiter* waiter : std::exchange(work->waiters, {})) resume(*waiter);
@@ -257,8 +253,8 @@ bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
   if (work->done) return true;
   Waiter waiter(thread);
   work->waiters.push_back(&waiter);
-  const bool done = block(lock, waiter, timeout_ns < 0 ? kNoAlarm : after(timeout_ns), true,
-                          [&] { return work->done.load(); });
+  const bool done =
+      block(lock, waiter, timeout_ns < 0 ? kNoAlarm : after(timeout_ns), true, [&] { return work->done.load(); });
   std::erase(work->waiters, &waiter);
   return done;
 }
@@ -293,9 +289,8 @@ WorkPtr RankSession::next_finished() {
   return work;
 }
 
-RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low,
-                                      std::uint32_t position, std::uint32_t size,
-                                      std::int64_t timeout_ns, bool asked, bool whole) {
+RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
+                                      std::uint32_t size, std::int64_t timeout_ns, bool asked, bool whole) {
   refuse_fork();
   std::unique_lock lock(mutex_);
   Thread& thread = awake();
@@ -303,9 +298,8 @@ RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t nam
   start_progress();
   const std::uint32_t request = meetings_++;
   RankClient::Meeting& meeting = client_.meeting(request);
-  if (client_.failure().empty() &&
-      client_.mark(MarkKind::meet, std::uint64_t{position} << 32 | request, name_high, name_low,
-                   whole ? size | kDefaultGroup : size, open_marks_ + 1)) {
+  if (client_.failure().empty() && client_.mark(MarkKind::meet, std::uint64_t{position} << 32 | request, name_high,
+                                                name_low, whole ? size | kDefaultGroup : size, open_marks_ + 1)) {
     Waiter waiter(thread);
     block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, asked,
           [&] { return meeting.over() || !client_.failure().empty(); });
@@ -372,8 +366,7 @@ void RankSession::count_call(std::uint32_t Thread::* calls, bool enters) {
   }
 }
 
-bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
-                       std::uint32_t status) {
+bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b, std::uint32_t status) {
   if (forked()) return false;
   const std::lock_guard lock(mutex_);
   awake();
@@ -415,9 +408,7 @@ void RankSession::compute(std::uint64_t picoseconds, bool poll) {
         [&] { return !client_.failure().empty(); });
 }
 
-bool RankSession::settled() const {
-  return executor_.quiescent() || !client_.failure().empty();
-}
+bool RankSession::settled() const { return executor_.quiescent() || !client_.failure().empty(); }
 
 std::uint64_t RankSession::foreign_begin() {
   if (forked()) return 0;
@@ -430,8 +421,7 @@ std::uint64_t RankSession::foreign_begin() {
   return number;
 }
 
-void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes,
-                              bool ok) {
+void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok) {
   if (forked()) return;
   const std::lock_guard lock(mutex_);
   if (left_ || number == 0) return;

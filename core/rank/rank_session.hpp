@@ -69,8 +69,7 @@ class RankSession final : private OperationSink, private StepWatch {
   // If the operations are not over `timeout_ns` of emulated time from now (0: no limit), the communicator is
   // aborted. `asked`: the script chose this limit. A limit that it did not choose, such as PyTorch's default
   // of minutes, does not keep the engine from naming a deadlock at once.
-  WorkPtr start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns,
-                bool asked = true);
+  WorkPtr start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns, bool asked = true);
   // True when done; false if `timeout_ns` of emulated time (negative: none) passed first.
   bool wait(const WorkPtr& work, std::int64_t timeout_ns);
   // next_finished() shall return this work. False: the work is done already, and next_finished() will not
@@ -84,8 +83,8 @@ class RankSession final : private OperationSink, private StepWatch {
   // the group of this 128-bit name; `position`: this rank's in it; `whole`: it is the rank's default group. No
   // number: other ranks claim the same position, or `timeout_ns` passed first. Throws std::runtime_error where
   // the rank was cut off.
-  RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
-                           std::uint32_t size, std::int64_t timeout_ns, bool asked, bool whole = false);
+  RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position, std::uint32_t size,
+                           std::int64_t timeout_ns, bool asked, bool whole = false);
 
   // Sends these bytes to the controller of the rank's region; the report's number, none where the mark ring is
   // full. Throws std::invalid_argument for a report that is empty or above kMostReport bytes.
@@ -94,8 +93,7 @@ class RankSession final : private OperationSink, private StepWatch {
   // std::runtime_error where the rank was cut off.
   std::optional<std::vector<std::uint8_t>> answer(std::uint32_t number, std::int64_t timeout_ns);
 
-  bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
-            std::uint32_t status = 0);
+  bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0, std::uint32_t status = 0);
   // Marks each ring step that the rank receives on communicators that are created from now on. A mark that finds
   // no room in the mark ring is lost and counted.
   void mark_ring_steps();

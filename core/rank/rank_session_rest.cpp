@@ -10,8 +10,8 @@
 
 namespace loomnet::rank {
 
-bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps,
-                        bool asked, const std::function<bool()>& done) {
+bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps, bool asked,
+                        const std::function<bool()>& done) {
   const bool timed = deadline_ps != kNoAlarm;
   blocks_.push_back({&waiter, deadline_ps, asked, &done});
   update_state();
@@ -165,8 +165,8 @@ void RankSession::expire() {
     if (now < work->deadline_ps) continue;
     // In Gloo's words, which scripts look for.
     late.emplace_back(work->communicator, "rank " + std::to_string(rank()) + ": Timed out waiting " +
-                                              std::to_string(work->limit_ns / 1'000'000) + "ms for " +
-                                              work->name + " to complete");
+                                              std::to_string(work->limit_ns / 1'000'000) + "ms for " + work->name +
+                                              " to complete");
   }
   for (const auto& [communicator, reason] : late) executor_.abort(communicator, reason);
 }

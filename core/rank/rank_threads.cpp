@@ -147,8 +147,7 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
   }
   std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
   unsigned long long run = 0, wait = 0, slices = 0;
-  if (slurp(path, text, sizeof text) == Read::done &&
-      std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
+  if (slurp(path, text, sizeof text) == Read::done && std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
     seen.slices = slices;
     seen.run_ns = run;
   }
@@ -357,7 +356,8 @@ void Threads::answer(const Question& question, std::int64_t now_ns, std::int64_t
       thread.sleeping_ns = now_ns;
     }
     // The last look counts once the time is over as well.
-    if (thread.sleeping_looks + 1 < kSleepingLooks || now_ns - thread.sleeping_ns >= kSleepingNs) ++thread.sleeping_looks;
+    if (thread.sleeping_looks + 1 < kSleepingLooks || now_ns - thread.sleeping_ns >= kSleepingNs)
+      ++thread.sleeping_looks;
   }
   for (const auto& each : question.unclear) {
     const auto at = threads_.find(each.tid);

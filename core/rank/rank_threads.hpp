@@ -116,13 +116,13 @@ class Threads {
   struct Question {
     std::vector<ThreadProbe::Seen> unclear;  // threads that the session does not see blocked in a call of its own
     std::vector<int> bystanders_but;  // all threads that may post, and the progress thread; the others are bystanders
-    bool local = false;               // at least one thread is in a call that this machine ends
-    bool plain_lock = false;          // at least one unclear thread is in no call that waits for a future
-    bool waited = false;              // at least one thread will be woken by the network
+    bool local = false;  // at least one thread is in a call that this machine ends
+    bool plain_lock = false;  // at least one unclear thread is in no call that waits for a future
+    bool waited = false;  // at least one thread will be woken by the network
     struct Quiet {
       ThreadProbe::Seen seen;
       std::uint64_t settled = 0;  // its time slices if it is known to sleep until they change
-      bool holds = false;         // it runs, or may be about to
+      bool holds = false;  // it runs, or may be about to
     };
     std::vector<Quiet> quiet;
   };

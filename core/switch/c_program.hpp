@@ -71,8 +71,7 @@ class CProgram final : public SwitchProgram {
   }
 
   // Header bytes alone; the host calls ingress_view().
-  Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
-                  const SwitchMeta& meta) override {
+  Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length, const SwitchMeta& meta) override {
     ln_packet packet{};
     packet.frame = header.data();
     packet.end = packet.payload = packet.payload_end = header.data() + header.size();
@@ -86,9 +85,9 @@ class CProgram final : public SwitchProgram {
     if (meta.ingress >= ports()) [[unlikely]] {
       return host_drop(counters, LN_HOST_DROP_UNKNOWN_INGRESS);
     }
-    if (!tables_) [[unlikely]] return host_drop(counters, LN_HOST_DROP_NO_TABLES);
-    ln_host host{reinterpret_cast<ln_tables*>(const_cast<Tables*>(tables_.get())), &state_,
-                 counters.data()};
+    if (!tables_) [[unlikely]]
+      return host_drop(counters, LN_HOST_DROP_NO_TABLES);
+    ln_host host{reinterpret_cast<ln_tables*>(const_cast<Tables*>(tables_.get())), &state_, counters.data()};
     const ln_meta told{static_cast<ln_u64>(meta.now.count), seed_, before, meta.ingress};
     const ln_verdict verdict = Logic::ingress(config_, host, packet, told);
     switch (verdict.action) {
@@ -134,8 +133,8 @@ class CProgram final : public SwitchProgram {
   void set_tables(std::shared_ptr<const TableBatch> batch) override {
     if (!batch) throw std::invalid_argument("set_tables: no batch");
     if (batch->generation <= generation()) {
-      throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
-                                  " does not follow " + std::to_string(generation()));
+      throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) + " does not follow " +
+                                  std::to_string(generation()));
     }
     validate_groups(*batch, ports());
     tables_ = Logic::tables(*batch, ports());
@@ -151,12 +150,8 @@ class CProgram final : public SwitchProgram {
     tables_.reset();
     batch_.reset();
   }
-  StateSnapshot snapshot() const override {
-    return {layout_, {state_bytes_.begin(), state_bytes_.end()}};
-  }
-  StateView state() const override {
-    return layout_.name.empty() ? StateView{} : StateView{&layout_, state_bytes_};
-  }
+  StateSnapshot snapshot() const override { return {layout_, {state_bytes_.begin(), state_bytes_.end()}}; }
+  StateView state() const override { return layout_.name.empty() ? StateView{} : StateView{&layout_, state_bytes_}; }
 
   void counters(std::vector<SwitchCounter>& out) const override {
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -214,7 +209,8 @@ class CProgram final : public SwitchProgram {
   }
   Row& row(std::size_t ingress) {
     Row& row = rows_[ingress];
-    if (row.empty()) [[unlikely]] row.resize(names_.size());
+    if (row.empty()) [[unlikely]]
+      row.resize(names_.size());
     return row;
   }
   Verdict host_drop(Row& counters, ln_host_counter which) {

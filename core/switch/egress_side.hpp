@@ -27,8 +27,7 @@ class EgressSide {
   using Config = typename Logic::Config;
   using Tables = typename Logic::Tables;
 
-  EgressSide(const Config& config, const ProgramSettings& settings)
-      : common_(std::make_shared<Common>()) {
+  EgressSide(const Config& config, const ProgramSettings& settings) : common_(std::make_shared<Common>()) {
     common_->config = config;
     common_->lots = Logic::egress_state(settings);
     common_->counters = Logic::egress_counters();
@@ -40,9 +39,7 @@ class EgressSide {
     books_.back()->counters.resize(common_->counters.size());
     return std::make_unique<Hook>(common_, books_.back(), place, seed);
   }
-  void set_tables(const Tables* tables) {
-    common_->tables = reinterpret_cast<ln_tables*>(const_cast<Tables*>(tables));
-  }
+  void set_tables(const Tables* tables) { common_->tables = reinterpret_cast<ln_tables*>(const_cast<Tables*>(tables)); }
   // Zeros in all rows; counters stay.
   void reset() {
     common_->tables = nullptr;
@@ -93,15 +90,16 @@ class EgressSide {
 
   class Hook final : public EgressHook {
    public:
-    Hook(std::shared_ptr<const Common> common, std::shared_ptr<Books> books,
-         const EgressPlace& place, std::uint64_t seed)
+    Hook(std::shared_ptr<const Common> common, std::shared_ptr<Books> books, const EgressPlace& place,
+         std::uint64_t seed)
         : config_(common->config), common_(std::move(common)), books_(std::move(books)) {
       meta_.seed = seed;
       meta_.half = place.half;
       meta_.port = place.port;
     }
     EgressVerdict dequeue(std::span<std::uint8_t> header, const Departure& departure) override {
-      if (!ready_) [[unlikely]] prepare();
+      if (!ready_) [[unlikely]]
+        prepare();
       ln_packet packet{};
       packet.frame = header.data();
       packet.end = packet.payload = packet.payload_end = header.data() + header.size();

@@ -6,8 +6,8 @@
 
 namespace loomnet {
 
-KernelVerdict kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes> before,
-                             SwitchPort ingress, SwitchPort egress) {
+KernelVerdict kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes> before, SwitchPort ingress,
+                             SwitchPort egress) {
   KernelVerdict out;
   out.verdict = Verdict::forward(egress);
   ln_metadata metadata;
@@ -38,12 +38,10 @@ KernelVerdict kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes>
 
 bool take_header(Packet& packet, std::span<const std::uint8_t> frame, bool cut) {
   const auto length = static_cast<std::uint32_t>(frame.size());
-  const std::uint32_t sent =
-      std::max(packet.wire_length, packet.header_length + packet.payload.length);
+  const std::uint32_t sent = std::max(packet.wire_length, packet.header_length + packet.payload.length);
   if (cut && length >= LN_MIN_FRAME && length < sent) {
     packet.wire_length = length;
-    packet.header_length =
-        static_cast<std::uint8_t>(std::min<std::uint32_t>(packet.header_length, length));
+    packet.header_length = static_cast<std::uint8_t>(std::min<std::uint32_t>(packet.header_length, length));
     packet.payload.length = std::min(packet.payload.length, length - packet.header_length);
   }
   if (length < packet.header_length) return false;

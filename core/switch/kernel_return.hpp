@@ -30,8 +30,8 @@ struct KernelVerdict {
 
 // `before`: the bytes in front of the frame. The packet was handed in at port `ingress`, the frame came
 // out of port `egress`.
-KernelVerdict kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes> before,
-                             SwitchPort ingress, SwitchPort egress);
+KernelVerdict kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes> before, SwitchPort ingress,
+                             SwitchPort egress);
 
 // Makes the frame's bytes the packet's header, and with `cut` its lengths too; the payload's data is the
 // caller's to set. False, and nothing changed, where the frame is shorter than the packet's header.

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
-
 namespace loomnet {
 namespace {
 constexpr std::size_t kSourceMac = 6;
 }
 
-PacketView::PacketView(Packet& packet, PacketPool& pool, const ProgramNeeds& needs,
-                       ViewScratch& scratch)
+PacketView::PacketView(Packet& packet, PacketPool& pool, const ProgramNeeds& needs, ViewScratch& scratch)
     : ln_packet{},
       packet_(packet),
       pool_(pool),
@@ -27,9 +25,8 @@ PacketView::PacketView(Packet& packet, PacketPool& pool, const ProgramNeeds& nee
   // Bytes behind the header that the program looks at.
   const std::uint32_t wanted =
       length_ > needs.header_bytes ? std::min(length_ - needs.header_bytes, needs.payload_bytes) : 0;
-  const bool header_here =
-      packet.header_length >= std::min(needs.header_bytes, length_) &&
-      (needs.payload_bytes == 0 || wanted == 0 || packet.header_length == needs.header_bytes);
+  const bool header_here = packet.header_length >= std::min(needs.header_bytes, length_) &&
+                           (needs.payload_bytes == 0 || wanted == 0 || packet.header_length == needs.header_bytes);
   in_place_ = header_here && (wanted == 0 || (packet.payload.data && packet.payload.length >= wanted));
   if (in_place_) {
     frame = packet.header.data();
@@ -50,8 +47,7 @@ void PacketView::assemble(const ProgramNeeds& needs, std::uint32_t wanted) {
   scratch_.assign(std::max(shown, header), 0);
   std::memcpy(scratch_.data(), packet_.header.data(), header);
   if (packet_.payload.data && shown > header) {
-    std::memcpy(scratch_.data() + header, packet_.payload.data,
-                std::min(shown - header, packet_.payload.length));
+    std::memcpy(scratch_.data() + header, packet_.payload.data, std::min(shown - header, packet_.payload.length));
   }
   frame = scratch_.data();
   end = frame + std::min(length_, needs.header_bytes);
@@ -83,8 +79,7 @@ std::optional<ln_host_counter> PacketView::apply() {
     // Of a packet without bytes (lengths only) nothing else is kept. Padding behind the payload is
     // zeros on the wire, whatever the program wrote there.
     if (packet_.payload.data && shown > packet_.header_length) {
-      const std::size_t behind = std::min<std::size_t>(shown - packet_.header_length,
-                                                       packet_.payload.length);
+      const std::size_t behind = std::min<std::size_t>(shown - packet_.header_length, packet_.payload.length);
       const std::uint8_t* now = frame + packet_.header_length;
       if (std::memcmp(packet_.payload.data, now, behind) != 0) {
         std::memcpy(pool_.own_payload(packet_), now, behind);
@@ -98,8 +93,7 @@ std::optional<ln_host_counter> PacketView::apply() {
 void PacketView::cut() {
   const std::uint32_t kept = std::max(length, std::min(length_, LN_MIN_FRAME));
   packet_.wire_length = kept;
-  packet_.header_length =
-      static_cast<std::uint8_t>(std::min<std::uint32_t>(packet_.header_length, kept));
+  packet_.header_length = static_cast<std::uint8_t>(std::min<std::uint32_t>(packet_.header_length, kept));
   packet_.payload.length = std::min(packet_.payload.length, kept - packet_.header_length);
 }
 

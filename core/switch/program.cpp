@@ -9,8 +9,7 @@ namespace loomnet {
 
 void validate_groups(const TableBatch& batch, std::size_t ports) {
   if (batch.groups.size() > 0x10000) {
-    throw std::invalid_argument("TableBatch.groups: at most 65,536, not " +
-                                std::to_string(batch.groups.size()));
+    throw std::invalid_argument("TableBatch.groups: at most 65,536, not " + std::to_string(batch.groups.size()));
   }
   for (std::size_t i = 0; i < batch.groups.size(); ++i) {
     const std::string where = "TableBatch.groups[" + std::to_string(i) + "]: ";

@@ -51,9 +51,7 @@ struct Verdict {
   constexpr bool operator==(const Verdict&) const = default;
   static constexpr Verdict forward(SwitchPort port) { return {Action::forward, port}; }
   static constexpr Verdict drop(std::uint16_t reason) { return {Action::drop, reason}; }
-  static constexpr Verdict of(ln_verdict verdict) {
-    return {static_cast<Action>(verdict.action), verdict.value};
-  }
+  static constexpr Verdict of(ln_verdict verdict) { return {static_cast<Action>(verdict.action), verdict.value}; }
   // The packet, or copies of it, leave the switch by its ports.
   constexpr bool leaves() const {
     return action == Action::forward || action == Action::replicate || action == Action::reply;
@@ -120,16 +118,14 @@ class SwitchProgram {
 
   // `header`: the first bytes of the frame, at most kMaxHeaderBytes of them, edited in place where
   // the packet leaves; `frame_length` its whole length.
-  virtual Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
-                          const SwitchMeta& meta) = 0;
+  virtual Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length, const SwitchMeta& meta) = 0;
   // The same for a program whose needs() ask for a view: payload bytes, labels and length too.
   virtual Verdict ingress_view(ln_packet& packet, const SwitchMeta& meta) {
     return ingress({packet.frame, packet.end}, packet.length, meta);
   }
   // What ingress would likely decide now, fetching what it would touch; changes nothing and may be
   // wrong: a hint, never a decision.
-  virtual Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
-                          SwitchPort ingress) const {
+  virtual Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length, SwitchPort ingress) const {
     (void)header, (void)frame_length, (void)ingress;
     return {};
   }

@@ -9,8 +9,7 @@
 namespace loomnet {
 namespace {
 
-constexpr std::array<std::string_view, 4> kTypes = {"true or false", "a whole number", "a number",
-                                                    "a text"};
+constexpr std::array<std::string_view, 4> kTypes = {"true or false", "a whole number", "a number", "a text"};
 
 std::string shown(const ProgramValue& value) {
   std::ostringstream out;
@@ -28,14 +27,11 @@ std::string shown(const ProgramValue& value) {
   return out.str();
 }
 
-[[noreturn]] void refuse(const ProgramKind& kind, const std::string& option,
-                         const std::string& why) {
-  throw std::invalid_argument("switch program \"" + std::string(kind.name) + "\", option " + option +
-                              ": " + why);
+[[noreturn]] void refuse(const ProgramKind& kind, const std::string& option, const std::string& why) {
+  throw std::invalid_argument("switch program \"" + std::string(kind.name) + "\", option " + option + ": " + why);
 }
 
-void check_range(const ProgramKind& kind, const ProgramOption& option, double value,
-                 const ProgramValue& given) {
+void check_range(const ProgramKind& kind, const ProgramOption& option, double value, const ProgramValue& given) {
   if (value >= option.least && value <= option.most) return;  // false for NaN
   std::ostringstream range;
   range.precision(15);
@@ -82,14 +78,14 @@ std::string listed(const std::vector<std::string_view>& names, std::string_view 
   return out;
 }
 
-void append_host_counters(std::vector<std::string_view>& names) {
+void append_host_counters(std::vector<std::string_view>& names){
 #define LOOMNET_NAME(symbol, name) names.push_back(name);
-  LN_HOST_COUNTERS(LOOMNET_NAME)
+    LN_HOST_COUNTERS(LOOMNET_NAME)
 #undef LOOMNET_NAME
 }
 
-ProgramSettings checked_settings(const ProgramKind& kind, std::size_t ports, std::uint64_t seed,
-                                 const ProgramOptions& given) {
+ProgramSettings
+    checked_settings(const ProgramKind& kind, std::size_t ports, std::uint64_t seed, const ProgramOptions& given) {
   ProgramSettings settings{ports, seed, {}, kind.loaded};
   for (const ProgramOption& option : kind.options) {
     settings.options.emplace(option.name, option.fallback);
@@ -100,18 +96,15 @@ ProgramSettings checked_settings(const ProgramKind& kind, std::size_t ports, std
     if (option == kind.options.end()) {
       std::vector<std::string_view> names;
       for (const ProgramOption& o : kind.options) names.push_back(o.name);
-      throw std::invalid_argument(
-          "switch program \"" + std::string(kind.name) + "\" has no option \"" + name + "\"; it has " +
-          (names.empty() ? "none" : listed(names)));
+      throw std::invalid_argument("switch program \"" + std::string(kind.name) + "\" has no option \"" + name +
+                                  "\"; it has " + (names.empty() ? "none" : listed(names)));
     }
     settings.options[name] = checked(kind, *option, value);
   }
   return settings;
 }
 
-bool flag(const ProgramSettings& settings, const std::string& option) {
-  return option_of<bool>(settings, option);
-}
+bool flag(const ProgramSettings& settings, const std::string& option) { return option_of<bool>(settings, option); }
 std::int64_t integer(const ProgramSettings& settings, const std::string& option) {
   return option_of<std::int64_t>(settings, option);
 }

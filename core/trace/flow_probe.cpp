@@ -16,8 +16,7 @@ struct Names final : Observer {
 
 class FlowProbe::Filler final : public Observer {
  public:
-  Filler(std::span<double> row, const std::vector<std::size_t>& columns)
-      : row_(row), columns_(columns) {}
+  Filler(std::span<double> row, const std::vector<std::size_t>& columns) : row_(row), columns_(columns) {}
   void value(std::string_view, double value) override {
     if (next_ < columns_.size()) row_[columns_[next_++]] = value;
   }

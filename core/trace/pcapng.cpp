@@ -81,11 +81,15 @@ void append_commented(std::string& out, std::string_view old, std::string_view c
 
 }  // namespace
 
-PortCapture::PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress,
-                         const MacAddress& far, std::string_view interface,
-                         std::string_view description)
-    : node_(node), port_(port), egress_(egress), near_(port_address(node, port)), far_(far),
-      interface_(interface), description_(description) {}
+PortCapture::PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress, const MacAddress& far,
+                         std::string_view interface, std::string_view description)
+    : node_(node),
+      port_(port),
+      egress_(egress),
+      near_(port_address(node, port)),
+      far_(far),
+      interface_(interface),
+      description_(description) {}
 
 std::string PortCapture::header() {
   std::string out;
@@ -95,10 +99,9 @@ std::string PortCapture::header() {
   put(out, std::uint16_t{1});
   put(out, std::uint16_t{0});
   put(out, std::int64_t{-1});  // length of the section: not known yet
-  option(
-      out, kComment,
-      "timestamps are emulated time, from the first job's start on; a packet without payload bytes "
-      "is snapped behind its headers; packet ids are the engine's uids");
+  option(out, kComment,
+         "timestamps are emulated time, from the first job's start on; a packet without payload bytes "
+         "is snapped behind its headers; packet ids are the engine's uids");
   option(out, kSectionApplication, "Loomnet");
   option(out, 0, {});
   close(out, block);
@@ -121,8 +124,8 @@ std::string PortCapture::header() {
   return out;
 }
 
-void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
-                      std::string_view comment, bool crc_error) {
+void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at, std::string_view comment,
+                      bool crc_error) {
   if (blocks_.size() > kMostPending) {
     ++dropped_;
     return;
@@ -142,8 +145,7 @@ void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
   put(blocks_, captured);
   put(blocks_, original);
   blocks_.append(reinterpret_cast<const char*>(packet.header.data()), header);
-  if (bytes)
-    blocks_.append(reinterpret_cast<const char*>(packet.payload.data), packet.payload.length);
+  if (bytes) blocks_.append(reinterpret_cast<const char*>(packet.payload.data), packet.payload.length);
   blocks_.append(captured - known, '\0');
   if (header >= EthernetHeader::kSize) address(begin + kFrameAt, direction);
   pad(blocks_, captured);
@@ -157,9 +159,7 @@ void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
 
 void PortCapture::annotate(const Packet& packet, std::string_view comment) {
   constexpr std::ptrdiff_t kLookBack = 4096;
-  const auto until = records_.rend() - records_.rbegin() > kLookBack
-                         ? records_.rbegin() + kLookBack
-                         : records_.rend();
+  const auto until = records_.rend() - records_.rbegin() > kLookBack ? records_.rbegin() + kLookBack : records_.rend();
   const auto record = std::find_if(records_.rbegin(), until, [&](const Record& r) {
     return r.uid == packet.uid && r.direction == Direction::inbound;
   });
@@ -181,8 +181,7 @@ void PortCapture::address(std::size_t frame, Direction direction) {
     std::copy(address.begin(), address.end(), blocks_.begin() + static_cast<std::ptrdiff_t>(at));
   };
   const auto is = [&](std::size_t at, const MacAddress& address) {
-    return std::equal(address.begin(), address.end(),
-                      reinterpret_cast<const std::uint8_t*>(blocks_.data()) + at);
+    return std::equal(address.begin(), address.end(), reinterpret_cast<const std::uint8_t*>(blocks_.data()) + at);
   };
   const std::size_t source = frame + kBytes;
   const bool model = is(frame, MacAddress{});
@@ -214,8 +213,7 @@ std::string PortCapture::take(Picoseconds now, Picoseconds slack) {
 
 std::string PortCapture::until(Picoseconds limit) {
   std::string out = header();
-  std::stable_sort(records_.begin(), records_.end(),
-                   [](const Record& a, const Record& b) { return a.at < b.at; });
+  std::stable_sort(records_.begin(), records_.end(), [](const Record& a, const Record& b) { return a.at < b.at; });
   const auto later = std::upper_bound(records_.begin(), records_.end(), limit,
                                       [](Picoseconds t, const Record& r) { return t < r.at; });
   for (auto r = records_.begin(); r != later; ++r) write(out, *r);

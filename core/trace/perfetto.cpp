@@ -30,21 +30,21 @@ namespace trace {
 constexpr std::uint32_t kPacket = 1;
 }
 namespace trace_packet {
-constexpr std::uint32_t kChromeEvents = 5, kTimestamp = 8, kSequence = 10, kEvent = 11,
-                        kSequenceFlags = 13, kTrackDescriptor = 60, kAttributes = 126;
+constexpr std::uint32_t kChromeEvents = 5, kTimestamp = 8, kSequence = 10, kEvent = 11, kSequenceFlags = 13,
+                        kTrackDescriptor = 60, kAttributes = 126;
 constexpr std::uint64_t kStateCleared = 1;
 }  // namespace trace_packet
 namespace track_event {
-constexpr std::uint32_t kArgument = 4, kType = 9, kTrack = 11, kCategory = 22, kName = 23,
-                        kCounterValue = 30, kRealCounterValue = 44, kFlow = 47, kEndingFlow = 48;
+constexpr std::uint32_t kArgument = 4, kType = 9, kTrack = 11, kCategory = 22, kName = 23, kCounterValue = 30,
+                        kRealCounterValue = 44, kFlow = 47, kEndingFlow = 48;
 constexpr int kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4;
 }  // namespace track_event
 namespace argument {
 constexpr std::uint32_t kInteger = 4, kString = 6, kName = 10;
 }
 namespace descriptor {
-constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8,
-                        kChildOrdering = 11, kRank = 12;
+constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8, kChildOrdering = 11,
+                        kRank = 12;
 constexpr std::uint64_t kExplicit = 3;
 constexpr std::uint32_t kPid = 1, kSortIndex = 3, kProcessName = 6, kTid = 2, kThreadName = 5, kUnit = 3;
 constexpr std::uint64_t kUnitBytes = 3;
@@ -143,9 +143,8 @@ TrackId PerfettoWriter::counter(TrackId parent, std::string_view name, CounterUn
   return describe(body);
 }
 
-void PerfettoWriter::event(int type, TrackId track, Picoseconds at, std::string_view name,
-                           std::string_view category, std::span<const TraceArgument> arguments,
-                           std::span<const std::uint64_t> flows,
+void PerfettoWriter::event(int type, TrackId track, Picoseconds at, std::string_view name, std::string_view category,
+                           std::span<const TraceArgument> arguments, std::span<const std::uint64_t> flows,
                            std::span<const std::uint64_t> ending) {
   event_.clear();
   number(event_, track_event::kType, static_cast<std::uint64_t>(type));
@@ -170,20 +169,16 @@ void PerfettoWriter::event(int type, TrackId track, Picoseconds at, std::string_
   packet(inner_);
 }
 
-void PerfettoWriter::begin(TrackId track, Picoseconds at, std::string_view name,
-                           std::string_view category, std::span<const TraceArgument> arguments,
-                           std::span<const std::uint64_t> flows,
+void PerfettoWriter::begin(TrackId track, Picoseconds at, std::string_view name, std::string_view category,
+                           std::span<const TraceArgument> arguments, std::span<const std::uint64_t> flows,
                            std::span<const std::uint64_t> ending) {
   event(track_event::kBegin, track, at, name, category, arguments, flows, ending);
 }
 
-void PerfettoWriter::end(TrackId track, Picoseconds at) {
-  event(track_event::kEnd, track, at, {}, {}, {}, {}, {});
-}
+void PerfettoWriter::end(TrackId track, Picoseconds at) { event(track_event::kEnd, track, at, {}, {}, {}, {}, {}); }
 
-void PerfettoWriter::instant(TrackId track, Picoseconds at, std::string_view name,
-                             std::string_view category, std::span<const TraceArgument> arguments,
-                             std::span<const std::uint64_t> ending) {
+void PerfettoWriter::instant(TrackId track, Picoseconds at, std::string_view name, std::string_view category,
+                             std::span<const TraceArgument> arguments, std::span<const std::uint64_t> ending) {
   if (at < zero_) return;
   event(track_event::kInstant, track, at, name, category, arguments, {}, ending);
 }

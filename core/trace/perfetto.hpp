@@ -47,12 +47,11 @@ class PerfettoWriter {
   // with a common flow id are joined by arrows in order of time; `ending` ids have their last
   // slice.
   void begin(TrackId track, Picoseconds at, std::string_view name, std::string_view category,
-             std::span<const TraceArgument> arguments = {},
-             std::span<const std::uint64_t> flows = {}, std::span<const std::uint64_t> ending = {});
+             std::span<const TraceArgument> arguments = {}, std::span<const std::uint64_t> flows = {},
+             std::span<const std::uint64_t> ending = {});
   void end(TrackId track, Picoseconds at);
   void instant(TrackId track, Picoseconds at, std::string_view name, std::string_view category,
-               std::span<const TraceArgument> arguments = {},
-               std::span<const std::uint64_t> ending = {});
+               std::span<const TraceArgument> arguments = {}, std::span<const std::uint64_t> ending = {});
   // Values of a counter track.
   void count(TrackId track, Picoseconds at, std::int64_t value);
   void measure(TrackId track, Picoseconds at, double value);
@@ -66,9 +65,9 @@ class PerfettoWriter {
   void end_count(Picoseconds at);
   TrackId describe(std::string_view body);
   TrackId describe(TrackId id, std::string_view body);
-  void event(int type, TrackId track, Picoseconds at, std::string_view name,
-             std::string_view category, std::span<const TraceArgument> arguments,
-             std::span<const std::uint64_t> flows, std::span<const std::uint64_t> ending);
+  void event(int type, TrackId track, Picoseconds at, std::string_view name, std::string_view category,
+             std::span<const TraceArgument> arguments, std::span<const std::uint64_t> flows,
+             std::span<const std::uint64_t> ending);
   void packet(std::string_view body);
 
   std::uint64_t nanosecond(Picoseconds at) const;

@@ -13,9 +13,7 @@ constexpr std::uint64_t kPacketPurpose = 0x7472616365;     // "trace"
 constexpr std::uint64_t kOperationPurpose = 0x6f70657261;  // "opera"
 constexpr std::uint64_t kNoMessage = 1ull << 63;           // ids of packets that carry no message
 
-std::uint64_t key_of(std::uint32_t host, std::uint32_t qp) {
-  return std::uint64_t{host} << 32 | qp;
-}
+std::uint64_t key_of(std::uint32_t host, std::uint32_t qp) { return std::uint64_t{host} << 32 | qp; }
 
 }  // namespace
 
@@ -25,8 +23,7 @@ Recorder::Recorder(const RecorderConfig& config)
       work_(config.seed, kOperationPurpose),
       queues_(config.most_queue_points) {}
 
-PortCapture& Recorder::capture(std::uint32_t egress, std::uint32_t ingress,
-                               std::unique_ptr<PortCapture> made) {
+PortCapture& Recorder::capture(std::uint32_t egress, std::uint32_t ingress, std::unique_ptr<PortCapture> made) {
   captures_.push_back(std::move(made));
   PortCapture* capture = captures_.back().get();
   capture->set_zero(zero_);
@@ -72,9 +69,7 @@ void Recorder::add(const Hop& hop) {
 
 void Recorder::tighten() {
   packets_.tighten();
-  std::erase_if(hops_, [&](const Hop& h) {
-    return !packets_.keeps(h.message ? h.message : h.uid | kNoMessage);
-  });
+  std::erase_if(hops_, [&](const Hop& h) { return !packets_.keeps(h.message ? h.message : h.uid | kNoMessage); });
   const auto left = [&](const Message& m) { return !packets_.keeps(m.number); };
   std::erase_if(messages_, left);
   open_message_count_ = 0;
@@ -84,8 +79,7 @@ void Recorder::tighten() {
   }
 }
 
-void Recorder::marked(std::uint32_t half, const Packet& packet, const EgressNote& note,
-                      Picoseconds now) {
+void Recorder::marked(std::uint32_t half, const Packet& packet, const EgressNote& note, Picoseconds now) {
   mark_ = "marked by ";
   mark_ += note.by;
   for (std::size_t i = 0; i < note.names.size(); ++i) {
@@ -135,21 +129,19 @@ void Recorder::delivered(std::uint32_t half, const Packet& packet, Picoseconds) 
   });
 }
 
-void Recorder::dropped(std::uint32_t half, const Packet& packet, std::string_view reason,
-                       bool was_sent, Picoseconds now) {
+void Recorder::dropped(std::uint32_t half, const Packet& packet, std::string_view reason, bool was_sent,
+                       Picoseconds now) {
   each_watcher(half, [&](PortCapture& capture, Direction direction) {
-    if (was_sent == (direction == Direction::outbound))
-      return;  // it has been shown, or never was there
-    std::string comment =
-        was_sent ? "never received, lost on the link: " : "dropped before sending: ";
+    if (was_sent == (direction == Direction::outbound)) return;  // it has been shown, or never was there
+    std::string comment = was_sent ? "never received, lost on the link: " : "dropped before sending: ";
     comment += reason;
     capture.add(direction, packet, now, comment, reason == "fcs");
   });
   if (!config_.timeline) return;
   ++seen_.drops;
   if (keeps(packet)) {
-    add({packet.uid, now, now, now, half, packet.message, packet.wire_length, label_of(packet),
-         reason, packet.attributes});
+    add({packet.uid, now, now, now, half, packet.message, packet.wire_length, label_of(packet), reason,
+         packet.attributes});
   }
 }
 
@@ -157,8 +149,7 @@ void Recorder::queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) 
   if (config_.timeline) queues_.add(half, bytes, now);
 }
 
-void Recorder::refused(std::uint32_t node, const Packet& packet, std::string_view reason,
-                       Picoseconds) {
+void Recorder::refused(std::uint32_t node, const Packet& packet, std::string_view reason, Picoseconds) {
   for (const auto& capture : captures_) {
     if (capture->node() != node) continue;
     std::string comment = "dropped by the switch program: ";
@@ -175,13 +166,12 @@ void Recorder::ended(std::uint32_t node, const Packet& packet, std::string_view 
 
 // --- messages and operations ---------------------------------------------------------------------
 
-void Recorder::posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,
-                      Picoseconds now) {
+void Recorder::posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request, Picoseconds now) {
   if (!config_.timeline) return;
   ++seen_.messages;
   if (!packets_.keeps(request.message)) return;
-  open_messages_[key_of(host, qp)].push_back({host, qp, request.message, request.length,
-                                              request.attributes, request.id, now, kNever});
+  open_messages_[key_of(host, qp)].push_back(
+      {host, qp, request.message, request.length, request.attributes, request.id, now, kNever});
   ++open_message_count_;
   while (messages_.size() + open_message_count_ > config_.most_messages) tighten();
 }
@@ -191,8 +181,7 @@ void Recorder::completed(std::uint32_t host, const Completion& completion, Picos
   const auto found = open_messages_.find(key_of(host, completion.qp));
   if (found == open_messages_.end()) return;
   auto& list = found->second;
-  const auto message = std::find_if(list.begin(), list.end(),
-                                    [&](const Message& m) { return m.id == completion.id; });
+  const auto message = std::find_if(list.begin(), list.end(), [&](const Message& m) { return m.id == completion.id; });
   if (message == list.end()) return;  // not in the sample
   message->completed = now;
   message->status = static_cast<std::uint8_t>(completion.status);
@@ -204,8 +193,7 @@ void Recorder::completed(std::uint32_t host, const Completion& completion, Picos
 
 // An operation's number is its ordinal at each member of a group, so all members keep it or none.
 std::uint64_t Recorder::operation_id(const WorkLabel& label) const {
-  return label.operations ? std::uint64_t{label.communicator} << 32 | label.sequence
-                          : label.number | kNoMessage;
+  return label.operations ? std::uint64_t{label.communicator} << 32 | label.sequence : label.number | kNoMessage;
 }
 
 void Recorder::work_begins(std::uint32_t host, const WorkLabel& label, Picoseconds now) {
@@ -215,16 +203,13 @@ void Recorder::work_begins(std::uint32_t host, const WorkLabel& label, Picosecon
   open_operations_[{host, label.job, label.number}] = {host, label, now, kNever};
   while (operations_.size() + open_operations_.size() > config_.most_operations) {
     work_.tighten();
-    std::erase_if(operations_,
-                  [&](const Operation& o) { return !work_.keeps(operation_id(o.label)); });
-    std::erase_if(open_operations_, [&](const auto& entry) {
-      return !work_.keeps(operation_id(entry.second.label));
-    });
+    std::erase_if(operations_, [&](const Operation& o) { return !work_.keeps(operation_id(o.label)); });
+    std::erase_if(open_operations_, [&](const auto& entry) { return !work_.keeps(operation_id(entry.second.label)); });
   }
 }
 
-void Recorder::work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number,
-                         std::uint64_t bytes, bool ok, Picoseconds now) {
+void Recorder::work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number, std::uint64_t bytes, bool ok,
+                         Picoseconds now) {
   if (!config_.timeline) return;
   const auto found = open_operations_.find({host, job, number});
   if (found == open_operations_.end()) return;
@@ -245,8 +230,7 @@ void Recorder::rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds 
 std::vector<Recorder::Operation> Recorder::operations() const {
   std::vector<Operation> all = operations_;
   for (const auto& [key, operation] : open_operations_) all.push_back(operation);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Operation& a, const Operation& b) { return a.begin < b.begin; });
+  std::stable_sort(all.begin(), all.end(), [](const Operation& a, const Operation& b) { return a.begin < b.begin; });
   return all;
 }
 

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "clock/event_queue.hpp"
+#include "packet/tap.hpp"
 #include "trace/packet_label.hpp"
 #include "trace/pcapng.hpp"
 #include "trace/queue_series.hpp"
 #include "trace/sampler.hpp"
-#include "packet/tap.hpp"
 
 namespace loomnet {
 
@@ -86,8 +86,7 @@ class Recorder final : public Tap {
   void stop_when_full(EventQueue* events) { events_ = events; }
   // The capture lives as long as the recorder, or until remove(). `ingress` is the half-link that
   // ends at the port.
-  PortCapture& capture(std::uint32_t egress, std::uint32_t ingress,
-                       std::unique_ptr<PortCapture> made);
+  PortCapture& capture(std::uint32_t egress, std::uint32_t ingress, std::unique_ptr<PortCapture> made);
   void remove(const PortCapture& capture);
   // What captures and the timeline count time from: the first job's start. Unless set, it is the
   // engine's; kNever: it will be set later, see PortCapture.
@@ -108,22 +107,18 @@ class Recorder final : public Tap {
 
   // Tap
   void sent(std::uint32_t half, const Packet& packet, Picoseconds start, Picoseconds done) override;
-  void marked(std::uint32_t half, const Packet& packet, const EgressNote& note,
-              Picoseconds now) override;
+  void marked(std::uint32_t half, const Packet& packet, const EgressNote& note, Picoseconds now) override;
   void delivered(std::uint32_t half, const Packet& packet, Picoseconds now) override;
   void dropped(std::uint32_t half, const Packet& packet, std::string_view reason, bool was_sent,
                Picoseconds now) override;
   void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) override;
-  void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
-               Picoseconds now) override;
-  void ended(std::uint32_t node, const Packet& packet, std::string_view how,
-             Picoseconds now) override;
-  void posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,
-              Picoseconds now) override;
+  void refused(std::uint32_t node, const Packet& packet, std::string_view reason, Picoseconds now) override;
+  void ended(std::uint32_t node, const Packet& packet, std::string_view how, Picoseconds now) override;
+  void posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request, Picoseconds now) override;
   void completed(std::uint32_t host, const Completion& completion, Picoseconds now) override;
   void work_begins(std::uint32_t host, const WorkLabel& label, Picoseconds now) override;
-  void work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number, std::uint64_t bytes,
-                 bool ok, Picoseconds now) override;
+  void work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number, std::uint64_t bytes, bool ok,
+                 Picoseconds now) override;
   void rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds now) override;
 
  private:

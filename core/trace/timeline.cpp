@@ -45,8 +45,7 @@ class Lanes {
       lane.busy_until = end;
       return lane.track;
     }
-    const std::string name =
-        lanes_.empty() ? name_ : name_ + ", lane " + std::to_string(lanes_.size() + 1);
+    const std::string name = lanes_.empty() ? name_ : name_ + ", lane " + std::to_string(lanes_.size() + 1);
     lanes_.push_back({out_->track(parent_, name, rank_), end});
     return lanes_.back().track;
   }
@@ -65,8 +64,7 @@ class Lanes {
 
 class Timeline {
  public:
-  Timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end,
-           PerfettoWriter& out)
+  Timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end, PerfettoWriter& out)
       : recorder_(recorder),
         names_(names),
         end_(end),
@@ -122,8 +120,8 @@ class Timeline {
     }
     return track;
   }
-  Lanes& lanes(std::map<std::uint64_t, Lanes>& all, std::uint64_t key, TrackId parent,
-               std::string name, std::int32_t rank) {
+  Lanes& lanes(std::map<std::uint64_t, Lanes>& all, std::uint64_t key, TrackId parent, std::string name,
+               std::int32_t rank) {
     return all.try_emplace(key, out_, parent, std::move(name), rank).first->second;
   }
 
@@ -150,8 +148,7 @@ void Timeline::attributes() {
   const RecorderConfig& c = recorder_.config();
   const Recorder::Seen& seen = recorder_.seen();
   const auto share = [](const Sampler& s) {
-    return s.halvings() ? "1/" + std::to_string(1ull << std::min(s.halvings(), 63))
-                        : std::string("all");
+    return s.halvings() ? "1/" + std::to_string(1ull << std::min(s.halvings(), 63)) : std::string("all");
   };
   const auto number = [&](std::string_view key, std::uint64_t value) {
     out_.attribute(key, static_cast<std::int64_t>(value));
@@ -160,10 +157,9 @@ void Timeline::attributes() {
                  "emulated time in nanoseconds; 0 is the first job's start, and what ended before is "
                  "left out");
   number("loomnet.seed", c.seed);
-  out_.attribute(
-      "loomnet.sampling",
-      "messages with all their packets, and single packets that carry none, are kept where "
-      "the hash of seed and id lies below a limit, halved whenever a bound is reached");
+  out_.attribute("loomnet.sampling",
+                 "messages with all their packets, and single packets that carry none, are kept where "
+                 "the hash of seed and id lies below a limit, halved whenever a bound is reached");
   out_.attribute("loomnet.sampling.packets_share", share(recorder_.packet_sampler()));
   number("loomnet.sampling.hops_seen", seen.hops);
   number("loomnet.sampling.drops_seen", seen.drops);
@@ -186,8 +182,7 @@ void Timeline::attributes() {
 void Timeline::link_operations() {
   of_operation_.resize(operations_.size());
   linked_.resize(messages_.size());
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>, std::size_t>
-      by_name;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>, std::size_t> by_name;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const auto& label = operations_[i].label;
     for (std::uint32_t n = 0; n < std::min(label.operations, 64u); ++n) {
@@ -210,9 +205,8 @@ void Timeline::order_hops() {
   const auto& hops = recorder_.hops();
   order_.resize(hops.size());
   std::iota(order_.begin(), order_.end(), 0u);
-  std::erase_if(order_, [&](std::uint32_t i) {
-    return (hops[i].drop.empty() ? hops[i].done : hops[i].start) < out_.zero();
-  });
+  std::erase_if(order_,
+                [&](std::uint32_t i) { return (hops[i].drop.empty() ? hops[i].done : hops[i].start) < out_.zero(); });
   std::stable_sort(order_.begin(), order_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return hops[a].start < hops[b].start; });
   for (const std::uint32_t i : order_) {
@@ -268,13 +262,11 @@ void Timeline::write_messages() {
     const bool open = m.completed == kNever;
     const Picoseconds end = open ? std::max(end_, m.posted) : m.completed;
     const auto to = destination_.find(m.number);
-    const std::string name =
-        to == destination_.end() ? "message" : "message to " + names_.host(to->second);
+    const std::string name = to == destination_.end() ? "message" : "message to " + names_.host(to->second);
     const std::uint64_t key = std::uint64_t{m.host} << 32 | m.qp;
-    const TrackId track =
-        lanes(all, key, host(m.host), names_.host(m.host) + " queue pair " + std::to_string(m.qp),
-              2 + static_cast<std::int32_t>(m.qp))
-            .take(m.posted, end);
+    const TrackId track = lanes(all, key, host(m.host), names_.host(m.host) + " queue pair " + std::to_string(m.qp),
+                                2 + static_cast<std::int32_t>(m.qp))
+                              .take(m.posted, end);
     std::vector<TraceArgument> arguments = {
         {"message", m.number},
         {"bytes", m.length},
@@ -289,10 +281,8 @@ void Timeline::write_messages() {
     if (m.missing_bytes > 0) arguments.push_back({"missing_bytes", m.missing_bytes});
     const auto packets = of_message_.find(m.number);
     const std::uint64_t operation[] = {message_flow(m.number)};
-    out_.begin(
-        track, m.posted, name, "message", arguments,
-        packets == of_message_.end() ? none : packets->second,
-        linked_[i] ? std::span<const std::uint64_t>(operation) : std::span<const std::uint64_t>());
+    out_.begin(track, m.posted, name, "message", arguments, packets == of_message_.end() ? none : packets->second,
+               linked_[i] ? std::span<const std::uint64_t>(operation) : std::span<const std::uint64_t>());
     out_.end(track, end);
   }
 }
@@ -362,8 +352,7 @@ void Timeline::write_queues() {
 
 }  // namespace
 
-void write_timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end,
-                    PerfettoWriter& out) {
+void write_timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end, PerfettoWriter& out) {
   Timeline(recorder, names, end, out).write();
 }
 

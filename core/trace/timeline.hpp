@@ -17,12 +17,9 @@ struct TimelineNames {
 };
 
 // Process id of a host's group of tracks, to add threads to it.
-constexpr std::int32_t timeline_pid(std::uint32_t host) {
-  return static_cast<std::int32_t>(host) + 1;
-}
+constexpr std::int32_t timeline_pid(std::uint32_t host) { return static_cast<std::int32_t>(host) + 1; }
 
 // Slices still open end at `end`.
-void write_timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end,
-                    PerfettoWriter& out);
+void write_timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end, PerfettoWriter& out);
 
 }  // namespace loomnet

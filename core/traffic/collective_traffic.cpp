@@ -47,8 +47,10 @@ class CollectiveTraffic::Member final {
     meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       const auto number = static_cast<std::uint32_t>(iterations_.size());
-      tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1,
-                                    static_cast<std::uint32_t>(job_.config_.job)}, now);
+      tap->work_begins(
+          nic_.host(),
+          {to_string(job_.config_.collective), number, 0, number, 1, static_cast<std::uint32_t>(job_.config_.job)},
+          now);
     }
     const std::uint32_t every = job_.config_.renew_every;
     const std::uint64_t repeat = iterations_.size();
@@ -74,11 +76,14 @@ class CollectiveTraffic::Member final {
           compute(hash_key(of.job_.network_.seed(), static_cast<std::uint64_t>(of.job_.config_.job), kStepPurpose),
                   of.rank_, n),
           executor(of.job_.network_,
-                   {.job = of.job_.config_.job, .host = of.job_.config_.hosts[of.rank_], .rank = of.rank_,
-                    .payload = of.job_.config_.payload, .await_sends = of.job_.config_.await_sends,
-                    .communicator = n, .rings = of.job_.rings_},
-                   of.job_.layout_, static_cast<NicExecutor::Sink&>(*this)) {
-    }
+                   {.job = of.job_.config_.job,
+                    .host = of.job_.config_.hosts[of.rank_],
+                    .rank = of.rank_,
+                    .payload = of.job_.config_.payload,
+                    .await_sends = of.job_.config_.await_sends,
+                    .communicator = n,
+                    .rings = of.job_.rings_},
+                   of.job_.layout_, static_cast<NicExecutor::Sink&>(*this)) {}
     void finished(const OperationResult& result, Picoseconds now) override { member.channel_finished(result, now); }
     void step_received(std::uint32_t step, Picoseconds now) override { member.step_received(*this, step, now); }
 
@@ -123,7 +128,8 @@ class CollectiveTraffic::Member final {
 
   bool blocks() const {
     const Collective c = job_.config_.collective;
-    return !shifted() && (c == Collective::all_to_all || c == Collective::all_gather || c == Collective::reduce_scatter);
+    return !shifted() &&
+           (c == Collective::all_to_all || c == Collective::all_gather || c == Collective::reduce_scatter);
   }
   // Elements of a rank's tensor or, where it has a block for each rank, of a block.
   std::uint64_t elements() const {
@@ -199,14 +205,23 @@ class CollectiveTraffic::Member final {
       std::int64_t expected = 0;
       switch (job_.config_.collective) {
         case Collective::all_reduce:
-        case Collective::reduce: expected = n * (i + k) + n * (n - 1) / 2; break;
-        case Collective::broadcast: expected = i + k; break;  // of rank 0
-        case Collective::reduce_scatter: expected = n * (i + rank_ * count + k) + n * (n - 1) / 2; break;
-        case Collective::all_gather: expected = i % block + i / block + k; break;
+        case Collective::reduce:
+          expected = n * (i + k) + n * (n - 1) / 2;
+          break;
+        case Collective::broadcast:
+          expected = i + k;
+          break;  // of rank 0
+        case Collective::reduce_scatter:
+          expected = n * (i + rank_ * count + k) + n * (n - 1) / 2;
+          break;
+        case Collective::all_gather:
+          expected = i % block + i / block + k;
+          break;
         case Collective::all_to_all:
           expected = shifted() ? i + sender() + k : rank_ * block + i % block + i / block + k;
           break;
-        default: continue;
+        default:
+          continue;
       }
       job_.wrong_ += output_[i] != static_cast<std::int32_t>(expected);
     }
@@ -214,8 +229,8 @@ class CollectiveTraffic::Member final {
 
   void finished(const OperationResult& result, Picoseconds now) {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
-      tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
-                     job_.config_.bytes, result.status == OperationStatus::ok, now);
+      tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(), job_.config_.bytes,
+                     result.status == OperationStatus::ok, now);
     }
     meter_.end(began_, now, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
@@ -270,8 +285,7 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
       rounds_(config.repeat) {
   network.forbid_lookahead();  // ranks of several hosts begin a round together
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
-  if (config.shift != 0 && (config.collective != Collective::all_to_all ||
-                            config.shift >= config.hosts.size())) {
+  if (config.shift != 0 && (config.collective != Collective::all_to_all || config.shift >= config.hosts.size())) {
     throw std::invalid_argument("collective: shift goes with all_to_all, and to another rank");
   }
   if (config.stop <= config.start) throw std::invalid_argument("collective: stop must be after start");
@@ -310,9 +324,7 @@ void CollectiveTraffic::take_by_step(JobRank rank, JobRank peer,
   NicExecutor::take_by_step(members_.at(rank)->executor(channel), members_.at(peer)->executor(channel), pairs);
 }
 
-void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) {
-  members_.at(rank)->executor(0).connect_sums(qp);
-}
+void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) { members_.at(rank)->executor(0).connect_sums(qp); }
 
 void CollectiveTraffic::start() {
   for (JobRank r = 0; r < members_.size(); ++r) network_.events().schedule(config_.start, id_, r);

@@ -75,10 +75,12 @@ ExecutorSums::ExecutorSums(Network& network, const ExecutorSumsConfig& config)
   if (config.hosts.size() < 2) throw std::invalid_argument("sums: hosts must be two or more");
   if (config.payload && !config.sums) throw std::invalid_argument("sums: payload goes with sums of switches");
   for (JobRank r = 0; r < config.hosts.size(); ++r) {
-    members_.push_back(std::make_unique<Member>(
-        *this, network,
-        NicExecutorConfig{.job = config.job, .host = config.hosts[r], .rank = r, .payload = config.payload,
-                          .await_sends = config.await_sends}));
+    members_.push_back(std::make_unique<Member>(*this, network,
+                                                NicExecutorConfig{.job = config.job,
+                                                                  .host = config.hosts[r],
+                                                                  .rank = r,
+                                                                  .payload = config.payload,
+                                                                  .await_sends = config.await_sends}));
   }
 }
 

@@ -32,9 +32,7 @@ double port_rates(Network& network, NodeId host, bool out) {
   return sum;
 }
 
-std::uint64_t step_bytes(const FlowConfig& config) {
-  return (config.bytes + config.steps - 1) / config.steps;
-}
+std::uint64_t step_bytes(const FlowConfig& config) { return (config.bytes + config.steps - 1) / config.steps; }
 
 void claim(Attributes& says, const RingClaim& forged) {
   says.job = forged.job;
@@ -199,7 +197,9 @@ void FlowTraffic::begin(std::size_t index, Picoseconds now) {
   Flow& flow = flows_[index];
   const FlowConfig& config = flow.config;
   if (Tap* tap = network_.tap()) [[unlikely]] {
-    tap->work_begins(config.source, {"flow", flow.result, 0, static_cast<std::uint32_t>(flow.result), 1, static_cast<std::uint32_t>(job_)}, now);
+    tap->work_begins(
+        config.source,
+        {"flow", flow.result, 0, static_cast<std::uint32_t>(flow.result), 1, static_cast<std::uint32_t>(job_)}, now);
   }
   flow.place = active_.size();
   active_.push_back(index);
@@ -241,7 +241,8 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   request.remote_key = flow.key;
   request.attributes.job = static_cast<std::uint32_t>(job_);
   request.attributes.sequence = static_cast<std::uint32_t>(flow.result);
-  if (config.claim && config.steps > 0) [[unlikely]] claim(request.attributes, *config.claim);
+  if (config.claim && config.steps > 0) [[unlikely]]
+    claim(request.attributes, *config.claim);
   if (payload_) {
     std::uint8_t* from = flow.from.data() + offset;
     const std::uint64_t salt = std::uint64_t{round_} << 48;  // no round finds the bytes of the one before right

@@ -108,7 +108,7 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   // Events of kAnybody; any other number is the index in results() of a flow that begins.
   static constexpr std::uint64_t kOver = ~0ull, kOrder = kOver - 1;
   static constexpr std::int64_t kWorthWindows = 32;  // so many windows apart are worth the change
-  static constexpr std::size_t kWorthFlows = 32;     // … of so many flows
+  static constexpr std::size_t kWorthFlows = 32;  // … of so many flows
   Client& client(NodeId host);
   void launch(std::size_t flow, Picoseconds start);
   bool launch_round(Picoseconds begin);

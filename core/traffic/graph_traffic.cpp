@@ -9,9 +9,7 @@ namespace loomnet {
 class GraphTraffic::Client final : public NicClient, public EventHandler {
  public:
   Client(GraphTraffic& graph, NodeId host)
-      : graph_(graph),
-        nic_(graph.network_.nic(host)),
-        id_(graph.network_.events().add(*this, Network::domain(host))) {
+      : graph_(graph), nic_(graph.network_.nic(host)), id_(graph.network_.events().add(*this, Network::domain(host))) {
     client_ = nic_.clients().add(*this, graph.job_, "graph");
     // Lengths only: one region is enough for all that arrives here.
     key_ = nic_.register_region(nullptr, 0, kMessage, graph.job_);

@@ -107,11 +107,11 @@ class GraphTraffic final : public EventHandler {
   std::vector<std::unique_ptr<Client>> clients_;  // by node
   std::size_t open_ = 0;
   Picoseconds stop_ = kNever;
-  Picoseconds settle_{};        // one link delay: so long after its begin a transfer's destination hears of it
+  Picoseconds settle_{};  // one link delay: so long after its begin a transfer's destination hears of it
   Picoseconds latest_end_{};
-  bool stopped_ = false;        // `stop_` has passed
+  bool stopped_ = false;  // `stop_` has passed
   bool finishing_ = false, over_ = false;  // kOver is scheduled, has come
-  std::size_t under_way_ = 0;   // tasks that had begun by then and have not ended
+  std::size_t under_way_ = 0;  // tasks that had begun by then and have not ended
   Status failed_ = Status::ok;
   std::uint32_t failed_task_ = 0;
   Picoseconds failed_at_{};

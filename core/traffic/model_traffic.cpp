@@ -12,9 +12,7 @@ namespace {
 
 constexpr std::uint64_t kJitter = 0x6d6f64656c6a6f62;  // purpose of the random streams here
 
-Picoseconds share_of(Picoseconds time, double share) {
-  return {std::llround(static_cast<double>(time.count) * share)};
-}
+Picoseconds share_of(Picoseconds time, double share) { return {std::llround(static_cast<double>(time.count) * share)}; }
 Picoseconds part_of(Picoseconds time, std::uint64_t part, std::uint64_t whole) {
   return {static_cast<std::int64_t>(static_cast<__int128>(time.count) * part / whole)};
 }
@@ -63,8 +61,10 @@ class ModelTraffic::Rank {
     given_[number] = now;
     meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
-      tap->work_begins(nic_.host(), {to_string(Collective::all_reduce), work, 0, bucket.attributes.sequence, 1,
-                                     static_cast<std::uint32_t>(job_.config_.job)}, now);
+      tap->work_begins(nic_.host(),
+                       {to_string(Collective::all_reduce), work, 0, bucket.attributes.sequence, 1,
+                        static_cast<std::uint32_t>(job_.config_.job)},
+                       now);
     }
     // Before begin(): it may call summed(), which ends the iteration.
     if (number > 0) schedule_next();
@@ -162,7 +162,8 @@ ModelTraffic::ModelTraffic(Network& network, BucketSums& sums, const ModelTraffi
   if (config.stop <= config.start) throw std::invalid_argument("model: stop must be after start");
   if (config.compute.count < 0) throw std::invalid_argument("model: compute must not be negative");
   if (!(config.forward >= 0 && config.forward <= 1)) throw std::invalid_argument("model: forward must be 0 to 1");
-  if (!(config.jitter >= 0 && config.jitter < 1)) throw std::invalid_argument("model: jitter must be 0 or more, below 1");
+  if (!(config.jitter >= 0 && config.jitter < 1))
+    throw std::invalid_argument("model: jitter must be 0 or more, below 1");
   if (config.link.count == 0) throw std::invalid_argument("model: link must be above 0");
   if (config.buckets.empty() || config.buckets.size() >= kNoLayer) {
     throw std::invalid_argument("model: buckets must be 1 to 65534");

@@ -8,8 +8,7 @@
 
 namespace loomnet {
 
-NicExecutor::NicExecutor(Network& network, const NicExecutorConfig& config, const StagingLayout& layout,
-                         Sink& sink)
+NicExecutor::NicExecutor(Network& network, const NicExecutorConfig& config, const StagingLayout& layout, Sink& sink)
     : config_(config), nic_(network.nic(config.host)), sink_(sink), peers_(layout.ranks()) {
   const std::uint64_t staging = layout.total_bytes();
   if (config.payload) staging_ = SparseMemory(staging);
@@ -162,8 +161,8 @@ void NicExecutor::flush(Picoseconds now) {
   flushing_ = false;
 }
 
-StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots,
-                             std::uint32_t slot_payload, const std::optional<SumShape>& sums) {
+StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots, std::uint32_t slot_payload,
+                             const std::optional<SumShape>& sums) {
   const std::uint64_t most = (std::max<std::uint64_t>(longest, 1) + 63) / 64 * 64;
   StagingConfig config{.ranks = static_cast<std::uint32_t>(ranks),
                        .slots = slots,

@@ -50,8 +50,7 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   void connect_sums(QpNumber qp);
   // Each ring step from `from` to `to` takes the next of these queue pairs, (number at `from`, number at `to`),
   // as a new one. The two are connected already.
-  static void take_by_step(NicExecutor& from, NicExecutor& to,
-                           const std::vector<std::pair<QpNumber, QpNumber>>& pairs);
+  static void take_by_step(NicExecutor& from, NicExecutor& to, const std::vector<std::pair<QpNumber, QpNumber>>& pairs);
   // The communicator is closed, and another one made in its place. No operation of it runs here.
   void remake(CommunicatorId id, Picoseconds now);
   // As CollectiveExecutor::release_steps.
@@ -107,7 +106,7 @@ struct SumShape {
 
 // Slots and their size for operations of which none moves more than `longest` bytes: no slot is longer
 // than that. One communicator without messages has one channel.
-StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots,
-                             std::uint32_t slot_payload, const std::optional<SumShape>& sums = {});
+StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots, std::uint32_t slot_payload,
+                             const std::optional<SumShape>& sums = {});
 
 }  // namespace loomnet

@@ -20,8 +20,7 @@ class SparseMemory {
     if (bytes == 0) return;
     // MAP_NORESERVE: Linux then counts pages that are written, not the mapping, against the memory
     // that it may commit.
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "map staging");
     base_ = static_cast<std::uint8_t*>(at);
   }

@@ -45,9 +45,8 @@ bool StepSender::claim(const WorkRequest& request, Picoseconds now) {
 
 std::optional<Arrival> StepReceiver::next() {
   if (order_->posted.empty()) return std::nullopt;
-  const auto found = std::find_if(held_.begin(), held_.end(), [&](const Arrival& arrival) {
-    return arrival.qp == order_->posted.front();
-  });
+  const auto found = std::find_if(held_.begin(), held_.end(),
+                                  [&](const Arrival& arrival) { return arrival.qp == order_->posted.front(); });
   if (found == held_.end()) return std::nullopt;
   const Arrival arrival = *found;
   held_.erase(found);

@@ -18,7 +18,8 @@ namespace loomnet {
 class SummedValues {
  public:
   // `scale`: of the integers, 0: that of each block's exponent.
-  SummedValues(std::size_t ranks, std::uint32_t scale) : ranks_(ranks), near_(scale % kUnits == 0 && scale ? 0 : kNear) {}
+  SummedValues(std::size_t ranks, std::uint32_t scale)
+      : ranks_(ranks), near_(scale % kUnits == 0 && scale ? 0 : kNear) {}
 
   void fill(std::vector<std::int32_t>& tensor, JobRank rank, std::uint64_t repeat) const {
     for (std::uint64_t i = 0; i < tensor.size(); ++i) {

@@ -89,8 +89,7 @@ struct AckSample {
 
   // Bits per second, headers not counted; 0: no sample.
   double rate() const {
-    return rate_interval.count > 0 ? 8.0 * static_cast<double>(rate_bytes) / rate_interval.seconds()
-                                   : 0;
+    return rate_interval.count > 0 ? 8.0 * static_cast<double>(rate_bytes) / rate_interval.seconds() : 0;
   }
 };
 
@@ -199,8 +198,7 @@ class CongestionControl {
 };
 
 // A sender calls it for every packet sent: a sum and two comparisons.
-inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint64_t bytes,
-                       Picoseconds now) {
+inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint64_t bytes, Picoseconds now) {
   limits.sent += bytes;
   if (now >= limits.next_tick || limits.sent >= limits.next_sent) control.on_tick(now);
 }
@@ -215,8 +213,7 @@ FlowLimits fresh_limits(const FlowContext& flow);
 
 // Makes the control of one flow on limits as fresh_limits() gives them. A transport keeps one for all
 // its flows, for as long as one of them lives. A flow starts anew with fresh limits and a new control.
-using CongestionMake =
-    std::function<std::unique_ptr<CongestionControl>(FlowLimits&, const FlowContext&)>;
+using CongestionMake = std::function<std::unique_ptr<CongestionControl>(FlowLimits&, const FlowContext&)>;
 
 struct CongestionKind {
   std::string name;
@@ -234,12 +231,12 @@ const std::vector<CongestionKind>& congestion_controls();
 // The control `name` for a transport that gives these signals. `field`: the option that chose it, in
 // errors. Throws std::invalid_argument for an unknown name (listing those that fit), a signal that is
 // missing, an option that is unknown or out of range.
-CongestionMake choose_congestion_control(std::string_view field, std::string_view name,
-                                         const OptionValues& options, Signals gives);
+CongestionMake choose_congestion_control(std::string_view field, std::string_view name, const OptionValues& options,
+                                         Signals gives);
 // Checks that every option is one of `transport`'s (`known`, its own names) or of a control that it
 // can run, with a value in its range, and gives back those of the control `name`.
-OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known,
-                                std::string_view name, const OptionValues& options, Signals gives);
+OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known, std::string_view name,
+                                const OptionValues& options, Signals gives);
 
 // The row of a control made of `Control(FlowLimits&, const Options&, const FlowContext&)`; `table` lives
 // as long as the program.

@@ -14,8 +14,7 @@ void TransportFactory::add(TransportKind kind) {
   if (kind.name.empty() || !kind.make) {
     throw std::invalid_argument("transport: a name and a maker are needed");
   }
-  if (std::any_of(kinds_.begin(), kinds_.end(),
-                  [&](const TransportKind& k) { return k.name == kind.name; })) {
+  if (std::any_of(kinds_.begin(), kinds_.end(), [&](const TransportKind& k) { return k.name == kind.name; })) {
     throw std::invalid_argument("transport: " + kind.name + " is registered already");
   }
   auto& labelers = packet_labelers();
@@ -29,8 +28,8 @@ const TransportKind& TransportFactory::kind(std::string_view name) const {
     if (each.name == name) return each;
     names.push_back(each.name);
   }
-  throw std::invalid_argument("transport: \"" + std::string(name) +
-                              "\" has no model in the engine; there are " + listed(names));
+  throw std::invalid_argument("transport: \"" + std::string(name) + "\" has no model in the engine; there are " +
+                              listed(names));
 }
 
 }  // namespace loomnet

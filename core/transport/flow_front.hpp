@@ -40,8 +40,7 @@ inline FlowFront flow_front(const FlowOf& flow, std::uint16_t destination_port) 
   ip.source = host_address(flow.source);
   ip.destination = host_address(flow.destination);
   UdpHeader udp;
-  udp.source_port = static_cast<std::uint16_t>(
-      ((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
+  udp.source_port = static_cast<std::uint16_t>(((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
   udp.destination_port = destination_port;
   FlowFront front{};
   ByteWriter out(front);

@@ -33,10 +33,8 @@ bool assign(std::int64_t& target, const OptionValue& value) {
 bool assign(double& target, const OptionValue& value) {
   if (const double* d = std::get_if<double>(&value)) return target = *d, true;
   if (const bool* b = std::get_if<bool>(&value)) return target = *b, true;
-  if (const auto* n = std::get_if<std::int64_t>(&value))
-    return target = static_cast<double>(*n), true;
-  if (const auto* n = std::get_if<std::uint64_t>(&value))
-    return target = static_cast<double>(*n), true;
+  if (const auto* n = std::get_if<std::int64_t>(&value)) return target = static_cast<double>(*n), true;
+  if (const auto* n = std::get_if<std::uint64_t>(&value)) return target = static_cast<double>(*n), true;
   return false;
 }
 
@@ -61,9 +59,9 @@ std::string range_in_words(const OptionRule& rule) {
 }
 
 std::string wanted(const OptionInfo& option) {
-  std::string words = option.type == "flag"   ? "True or False"
-                      : option.type == "real" ? "a number"
-                      : option.type == "text" ? "text"
+  std::string words = option.type == "flag"    ? "True or False"
+                      : option.type == "real"  ? "a number"
+                      : option.type == "text"  ? "text"
                       : option.type == "whole" ? "a whole number"
                                                : "one of " + listed(option.choices);
   if (!option.range.empty()) {
@@ -84,8 +82,7 @@ void refuse_option(std::string_view what, const std::string& why) {
   throw std::invalid_argument(std::string(what) + ": " + why);
 }
 
-void refuse_unknown_option(std::string_view what, const std::string& option,
-                           const std::vector<std::string>& known) {
+void refuse_unknown_option(std::string_view what, const std::string& option, const std::vector<std::string>& known) {
   refuse_option(what, "no option " + option + "; there are " + listed(known));
 }
 

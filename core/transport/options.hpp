@@ -19,8 +19,7 @@
 namespace loomnet {
 
 // A value as it was given; monostate: none.
-using OptionValue =
-    std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
+using OptionValue = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 using OptionValues = std::vector<std::pair<std::string, OptionValue>>;
 
 // A named set of options' values.
@@ -116,8 +115,7 @@ class OptionTable {
                 {},
                 rule.doc};
     row.set = [member](T& options, const OptionValue& v) { return assign(options.*member, v); };
-    row.fits = [member, least = rule.least, most = rule.most,
-                above = rule.above](const T& options) {
+    row.fits = [member, least = rule.least, most = rule.most, above = rule.above](const T& options) {
       const double value = as_number(options.*member);
       return (above ? value > least : value >= least) && value <= most;  // false for NaN
     };
@@ -128,8 +126,7 @@ class OptionTable {
 
   // An enumeration by the names of its values, in order.
   template <typename E>
-  OptionTable& choice(std::string name, E T::* member, std::vector<std::string> names,
-                      OptionRule rule = {}) {
+  OptionTable& choice(std::string name, E T::* member, std::vector<std::string> names, OptionRule rule = {}) {
     Row row;
     const std::string first = names[static_cast<std::size_t>(T{}.*member)];
     row.info = {name, "choice", "", OptionValue{first}, "", names, rule.doc};

@@ -18,8 +18,7 @@ class TimerHeap {
 
   // Wakes `owner` at `at` or earlier.
   void at_latest(std::uint32_t owner, Picoseconds at) {
-    if (owner < place_.size() && place_[owner] != kAbsent && heap_[place_[owner]].at <= at)
-        [[likely]] {
+    if (owner < place_.size() && place_[owner] != kAbsent && heap_[place_[owner]].at <= at) [[likely]] {
       return;
     }
     bring_forward(owner, at);

@@ -92,7 +92,8 @@ struct Arrival {
 // The shortest ways between two leaves of a fabric whose uSIDs follow no arithmetic: a row for each way, with the
 // uSIDs of the switches between the two leaves. All rows have the same length.
 struct ListedWays {
-  static constexpr std::size_t kMost = 4;  // uSIDs of a row: an address holds six, the destination's and its leaf's among them
+  static constexpr std::size_t kMost =
+      4;  // uSIDs of a row: an address holds six, the destination's and its leaf's among them
   std::uint8_t length = 0;
   std::vector<std::array<std::uint16_t, kMost>> rows;
 };

@@ -85,8 +85,17 @@ _HOMES = {
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
     "faults.burst_rows": ("bursts",),
-    "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",
-                     "iterations"),
+    "faults.model": (
+        "down",
+        "loss",
+        "duplicate",
+        "reorder",
+        "delay",
+        "degrade",
+        "kill",
+        "step",
+        "iterations",
+    ),
     "jobs.collectives": (
         "AllReduce",
         "AllToAll",
@@ -118,8 +127,12 @@ _HOMES = {
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 # Public modules.
-_MODULES = {"clos": "fabrics.clos", "plugin": "plugins.plugin", "change": "plugins.change",
-            "cost": "systems.cost"}
+_MODULES = {
+    "clos": "fabrics.clos",
+    "plugin": "plugins.plugin",
+    "change": "plugins.change",
+    "cost": "systems.cost",
+}
 
 # Type checkers read the imports above.
 __all__ = [*_EXPORTS, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -142,7 +155,8 @@ if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every na
             from loomnet.base.names import did_you_mean
 
             raise UnknownAttributeError(
-                f"module 'loomnet' has no attribute {name!r}{did_you_mean(name, __all__)}")
+                f"module 'loomnet' has no attribute {name!r}{did_you_mean(name, __all__)}"
+            )
         globals()[name] = value
         return value
 

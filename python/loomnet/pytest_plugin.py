@@ -27,14 +27,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="clock of the lab fixture where the test does not name one",
     )
     group.addoption(
-        "--loomnet-seed", type=_seed, default=None,
-        help="seed of the lab fixture where the test does not name one (0)")
+        "--loomnet-seed",
+        type=_seed,
+        default=None,
+        help="seed of the lab fixture where the test does not name one (0)",
+    )
     group.addoption(
-        "--loomnet-max-wall", metavar="TIME", default=None,
-        help='wall time after which a run of the lab fixture is ended: "2 min"')
+        "--loomnet-max-wall",
+        metavar="TIME",
+        default=None,
+        help='wall time after which a run of the lab fixture is ended: "2 min"',
+    )
     group.addoption(
-        "--loomnet-update-baselines", action="store_true",
-        help="write what assert_matches() is given as the new baselines")
+        "--loomnet-update-baselines",
+        action="store_true",
+        help="write what assert_matches() is given as the new baselines",
+    )
 
 
 def _seed(text: str) -> int:
@@ -91,8 +99,14 @@ def _replay_line(request: pytest.FixtureRequest, settings: dict[str, Any]) -> st
     start = request.config.invocation_params.dir
     _, sign, inner = request.node.nodeid.partition("::")
     file = os.path.relpath(request.node.path, start)
-    words = ["pytest", f"{file}{sign}{inner}", "--loomnet-clock", settings["clock"],
-             "--loomnet-seed", str(settings["seed"])]
+    words = [
+        "pytest",
+        f"{file}{sign}{inner}",
+        "--loomnet-clock",
+        settings["clock"],
+        "--loomnet-seed",
+        str(settings["seed"]),
+    ]
     if settings["max_wall"]:
         words += ["--loomnet-max-wall", str(settings["max_wall"])]
     return " ".join(map(shlex.quote, words))

@@ -14,12 +14,18 @@ LOSS_APART = 1e-4
 
 
 @ln.scenario
-def ddp(lab: ln.Lab, policy: Literal["esa", "atp", "switchml"] = "esa",
-        ranks: Annotated[int, Field(ge=2, le=16)] = 4,
-        levels: Annotated[int, Field(ge=1, le=2)] = 1, rate: ln.Rate = "100 Mb/s",
-        delay: ln.Time = "0.5 ms", steps: Annotated[int, Field(ge=2, le=10_000)] = 6,
-        pool: ln.Size = "5 MB", loss: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-        compute: ln.Time = "20 ms"):
+def ddp(
+    lab: ln.Lab,
+    policy: Literal["esa", "atp", "switchml"] = "esa",
+    ranks: Annotated[int, Field(ge=2, le=16)] = 4,
+    levels: Annotated[int, Field(ge=1, le=2)] = 1,
+    rate: ln.Rate = "100 Mb/s",
+    delay: ln.Time = "0.5 ms",
+    steps: Annotated[int, Field(ge=2, le=10_000)] = 6,
+    pool: ln.Size = "5 MB",
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    compute: ln.Time = "20 ms",
+):
     """Switches sum the gradients of PyTorch's DDP, beside a ring of its ranks. `ranks` train a
     network of 1.1 M parameters: its sums are made by switches of one or two levels, then by a ring
     over MRC at the fabric's own packet size and at the 1,024 B of a fragment of sums. `loss`: share
@@ -34,9 +40,15 @@ def ddp(lab: ln.Lab, policy: Literal["esa", "atp", "switchml"] = "esa",
         fabric = network(ranks, levels, rate, delay, payload)
         if how == "ina":
             fabric.program("*", "aggregate", policy=policy, pool=pool)
-        job = ln.TorchJob("../train_digits.py", ranks=ranks, transport="mrc", compute=compute,
-                          allreduce="ina" if how == "ina" else "ring", log=LOG,
-                          args=[f"--steps={steps}", "--batch=8", f"--seed={lab.seed}"])
+        job = ln.TorchJob(
+            "../train_digits.py",
+            ranks=ranks,
+            transport="mrc",
+            compute=compute,
+            allreduce="ina" if how == "ina" else "ring",
+            log=LOG,
+            args=[f"--steps={steps}", "--batch=8", f"--seed={lab.seed}"],
+        )
         # A first timeout of a few round trips: nothing but a loss is waited for here.
         options = {"ina": {"rto_first": ln.Time("50 ms").count}} if how == "ina" else {}
         r = lab.run(fabric, job, faults, label=how, **options)
@@ -50,8 +62,10 @@ def ddp(lab: ln.Lab, policy: Literal["esa", "atp", "switchml"] = "esa",
     for ring in ("ring", "ring_1024"):
         gain = seconds[ring] / seconds["ina"] if seconds[ring] and seconds["ina"] else None
         lab.metric(f"speed_up_over_{ring}", gain, unit="ratio", reason="no iteration")
-    apart = [abs(one - other) / abs(other)
-             for one, other in zip(curves["ina"], curves["ring"], strict=True)]
+    apart = [
+        abs(one - other) / abs(other)
+        for one, other in zip(curves["ina"], curves["ring"], strict=True)
+    ]
     lab.check("loss-as-with-a-ring", max(apart, default=None), le=LOSS_APART)
     lab.check("first-loss-equal", apart[0] if apart else None, eq=0)
 
@@ -63,9 +77,16 @@ def network(ranks, levels, rate, delay, payload):
         fabric = ln.star(hosts=ranks, rate=rate, delay=delay, payload=payload)
     else:
         each = -(-ranks // 2)
-        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=each, rate=rate,
-                                  uplink_rate=ln.Rate.of(each * rate.count), delay=delay,
-                                  payload=payload)
+        fabric = ln.clos.two_tier(
+            planes=1,
+            leaves=2,
+            spines=1,
+            hosts_per_leaf=each,
+            rate=rate,
+            uplink_rate=ln.Rate.of(each * rate.count),
+            delay=delay,
+            payload=payload,
+        )
     fabric.add_host("ps", role="server")
     fabric.add_link("ps", "p0.leaf0", rate=rate, delay=delay)
     return fabric

@@ -13,33 +13,49 @@ import loomnet as ln
 from loomnet.results.plots import STYLES, save
 
 MODELS = ("resnet50", "vgg16", "vgg11", "alexnet", "bert_large")
-MEMORY = {"1/64": 1 / 64, "1/32": 1 / 32, "1/16": 1 / 16, "1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2,
-          "1": 1, "2": 2}
+MEMORY = {
+    "1/64": 1 / 64,
+    "1/32": 1 / 32,
+    "1/16": 1 / 16,
+    "1/8": 1 / 8,
+    "1/4": 1 / 4,
+    "1/2": 1 / 2,
+    "1": 1,
+    "2": 2,
+}
 VALUES, SLOT_BYTES = 256, 1056  # int32 of a packet; its slot
 # Times at full size, which `scale` divides: a worker's first timeout (ATP's code), SwitchML's only
 # one (its code), and the step of the series of slots.
 RTO_FIRST, SWITCHML_TIMEOUT, LOOK = ln.Time("50 ms"), ln.Time("10 ms"), ln.Time("12.8 ms")
-POLICIES = {"switchml": {"policy": "switchml"}, "atp": {"policy": "atp", "dealloc": "ack"},
-            "esa_ack": {"policy": "esa", "dealloc": "ack"},
-            "esa": {"policy": "esa", "dealloc": "completion"}}
+POLICIES = {
+    "switchml": {"policy": "switchml"},
+    "atp": {"policy": "atp", "dealloc": "ack"},
+    "esa_ack": {"policy": "esa", "dealloc": "ack"},
+    "esa": {"policy": "esa", "dealloc": "completion"},
+}
 TITLES = {"esa": "ESA", "esa_ack": "ESA, freed on ack", "atp": "ATP"}  # whose slots are drawn
 TIMED = ("esa", "atp")  # whose jobs' times are drawn
 
 
 @ln.scenario
-def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
-              memory: Literal["1/64", "1/32", "1/16", "1/8", "1/4", "1/2", "1", "2"] = "1/4",
-              jitter: Annotated[float, Field(ge=0, lt=1)] = 0.2,
-              levels: Annotated[int, Field(ge=1, le=2)] = 1,
-              gap: ln.Time = "320 ms", iterations: Annotated[int, Field(ge=1, le=1000)] = 3,
-              draws: Annotated[int, Field(ge=1, le=50)] = 5,
-              scale: Annotated[float, Field(ge=1, le=1000)] = 64.0,
-              workers: Annotated[int, Field(ge=2, le=32)] = 4,
-              servers: Annotated[int, Field(ge=1, le=32)] = 1,
-              window: Annotated[int, Field(ge=1, le=4096)] = 64,
-              early_gap: Annotated[int, Field(ge=0, le=4096)] = 0,
-              rate: ln.Rate = "10 Gb/s", delay: ln.Time = "1 us",
-              systems: Literal["all", "esa_atp"] = "all"):
+def multi_job(
+    lab: ln.Lab,
+    jobs: Annotated[int, Field(ge=2, le=64)] = 10,
+    memory: Literal["1/64", "1/32", "1/16", "1/8", "1/4", "1/2", "1", "2"] = "1/4",
+    jitter: Annotated[float, Field(ge=0, lt=1)] = 0.2,
+    levels: Annotated[int, Field(ge=1, le=2)] = 1,
+    gap: ln.Time = "320 ms",
+    iterations: Annotated[int, Field(ge=1, le=1000)] = 3,
+    draws: Annotated[int, Field(ge=1, le=50)] = 5,
+    scale: Annotated[float, Field(ge=1, le=1000)] = 64.0,
+    workers: Annotated[int, Field(ge=2, le=32)] = 4,
+    servers: Annotated[int, Field(ge=1, le=32)] = 1,
+    window: Annotated[int, Field(ge=1, le=4096)] = 64,
+    early_gap: Annotated[int, Field(ge=0, le=4096)] = 0,
+    rate: ln.Rate = "10 Gb/s",
+    delay: ln.Time = "1 us",
+    systems: Literal["all", "esa_atp"] = "all",
+):
     """Job completion times (JCT) of `jobs` training jobs that share switches of little memory.
 
     The jobs train ResNet-50, VGG-16, VGG-11, AlexNet and BERT-large, each as often as the others,
@@ -64,8 +80,20 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
     All jobs of all draws are in jct.csv, who held the slots in pool_by_owner.png, each job's time
     in timeline.png.
     """
-    mix = Mix(jobs, workers, servers, levels, jitter, gap, iterations, scale, window, rate, delay,
-              {"early_gap": early_gap} if early_gap else {})
+    mix = Mix(
+        jobs,
+        workers,
+        servers,
+        levels,
+        jitter,
+        gap,
+        iterations,
+        scale,
+        window,
+        rate,
+        delay,
+        {"early_gap": early_gap} if early_gap else {},
+    )
     slots = mix.slots(MEMORY[memory])
     chosen = [name for name in POLICIES if systems == "all" or name in ("esa", "atp")]
     if "switchml" in chosen and slots < 2 * jobs:
@@ -75,8 +103,7 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
     for system in (["ring"] if systems == "all" else []) + chosen:
         lab.say(f"{system}: {draws} draws")
         shown[system], first = mix.run(lab, 0, system, slots)
-        found[system] = [first, *(mix.run(lab, draw, system, slots)[1]
-                                  for draw in range(1, draws))]
+        found[system] = [first, *(mix.run(lab, draw, system, slots)[1] for draw in range(1, draws))]
     write_draws(lab.directory / "jct.csv", mix, lab.seed, found)
     report(lab, found, slots, jobs)
     compare(lab, found)
@@ -89,8 +116,21 @@ def multi_job(lab: ln.Lab, jobs: Annotated[int, Field(ge=2, le=64)] = 10,
 class Mix:
     """The fabric, and the jobs of a draw."""
 
-    def __init__(self, jobs, workers, servers, levels, jitter, gap, iterations, scale, window,
-                 rate, delay, constants):
+    def __init__(
+        self,
+        jobs,
+        workers,
+        servers,
+        levels,
+        jitter,
+        gap,
+        iterations,
+        scale,
+        window,
+        rate,
+        delay,
+        constants,
+    ):
         self.count, self.workers, self.levels, self.jitter = jobs, workers, levels, jitter
         self.servers = servers
         self.gap, self.iterations, self.scale, self.window = gap, iterations, scale, window
@@ -110,11 +150,19 @@ class Mix:
                 fabric.add_link(rack, spine, rate=uplink, delay=self.delay)
         for job in range(self.count):
             for worker in range(self.workers):
-                fabric.add_link(fabric.add_host(f"h{job}w{worker}"), racks[worker % len(racks)],
-                                rate=self.rate, delay=self.delay)
+                fabric.add_link(
+                    fabric.add_host(f"h{job}w{worker}"),
+                    racks[worker % len(racks)],
+                    rate=self.rate,
+                    delay=self.delay,
+                )
             for n, name in enumerate(self.server_names(job)):
-                fabric.add_link(fabric.add_host(name, role="server"),
-                                racks[(job + n) % len(racks)], rate=self.rate, delay=self.delay)
+                fabric.add_link(
+                    fabric.add_host(name, role="server"),
+                    racks[(job + n) % len(racks)],
+                    rate=self.rate,
+                    delay=self.delay,
+                )
         return fabric.program("*", "aggregate", pool=slots * SLOT_BYTES, **program)
 
     def server_names(self, job):
@@ -129,8 +177,10 @@ class Mix:
         while len(arrivals) < self.count:
             pause = rng.expovariate(1 / self.gap.seconds) if self.gap.count else 0.0
             arrivals.append(arrivals[-1] + pause)
-        return [(model, round(self.iterations * 4 ** rng.random()), at)
-                for model, at in zip(models, arrivals, strict=True)]
+        return [
+            (model, round(self.iterations * 4 ** rng.random()), at)
+            for model, at in zip(models, arrivals, strict=True)
+        ]
 
     def jobs(self, seed, number, how, several=True):
         def placed(job):
@@ -139,12 +189,21 @@ class Mix:
             names = self.server_names(job)
             return {"servers": names} if several else {"server": names[0]}
 
-        return [ln.ModelJob(
-            model, workers=self.workers, iterations=iterations, scale=self.scale,
-            jitter=self.jitter, start=self.scaled(at), name=f"job{n}",
-            hosts=[f"h{n}w{worker}" for worker in range(self.workers)],
-            **how, **placed(n))
-            for n, (model, iterations, at) in enumerate(self.draw(seed, number))]
+        return [
+            ln.ModelJob(
+                model,
+                workers=self.workers,
+                iterations=iterations,
+                scale=self.scale,
+                jitter=self.jitter,
+                start=self.scaled(at),
+                name=f"job{n}",
+                hosts=[f"h{n}w{worker}" for worker in range(self.workers)],
+                **how,
+                **placed(n),
+            )
+            for n, (model, iterations, at) in enumerate(self.draw(seed, number))
+        ]
 
     def run(self, lab, number, system, slots):
         """One run of all jobs: its result and its Point. The report has the rows of ESA's first."""
@@ -153,10 +212,16 @@ class Mix:
         fabric = self.fabric(slots if summed else 0, POLICIES.get(system, POLICIES["atp"]))
         options = {"reroute_delay": "off"}
         if summed:
-            options |= {"payload": True, "ina": {
-                "window": self.window, "quant": "fixed", **self.constants,
-                "rto_first": self.scaled(RTO_FIRST.seconds).count,
-                "switchml_timeout": self.scaled(SWITCHML_TIMEOUT.seconds).count}}
+            options |= {
+                "payload": True,
+                "ina": {
+                    "window": self.window,
+                    "quant": "fixed",
+                    **self.constants,
+                    "rto_first": self.scaled(RTO_FIRST.seconds).count,
+                    "switchml_timeout": self.scaled(SWITCHML_TIMEOUT.seconds).count,
+                },
+            }
         if number == 0 and system in TITLES:
             options["pools"] = self.scaled(LOOK.seconds)
         # SwitchML has no servers: one place for the root of its tree.
@@ -181,8 +246,9 @@ class Point:
         names = [job.name for job in jobs]
         self.models = [job.model for job in jobs]
         self.each = [r[f"{name}.jct_s"] for name in names]
-        self.iteration = [mean(i.length_ps / 1e12 for i in r.job(name).data.iterations)
-                          for name in names]
+        self.iteration = [
+            mean(i.length_ps / 1e12 for i in r.job(name).data.iterations) for name in names
+        ]
         self.errors = sum(r[f"{name}.errors"] for name in names)
         self.sum_errors = sum(r.job(name).data.wrong or 0 for name in names)
         self.switch_share = self.server_bytes = self.useful = self.held = None
@@ -190,14 +256,18 @@ class Point:
             return
         totals = r.job(names[0]).data.totals
         # Of values, and one in front of each bucket, by which ranks agree on it.
-        self.fragments = sum(job.iterations * (1 + -(-size // (4 * VALUES))) for job in jobs
-                             for size in job.bucket_bytes)
+        self.fragments = sum(
+            job.iterations * (1 + -(-size // (4 * VALUES)))
+            for job in jobs
+            for size in job.bucket_bytes
+        )
         whole = [row.get("ina.full", 0) for row in totals.values()]
         parts = [row.get("ina.from_parts", 0) for row in totals.values()]
         self.summed = sum(whole) + sum(parts)  # at servers, which SwitchML has none of
         self.switch_share = sum(whole) / self.summed if self.summed else 1.0
-        self.server_bytes = sum(row.get("bytes", 0) for name, row in totals.items()
-                                if "->ps" in name)
+        self.server_bytes = sum(
+            row.get("bytes", 0) for name, row in totals.items() if "->ps" in name
+        )
         leaves = [row for name, row in totals.items() if name.startswith("switch p0.leaf")]
         held = sum(row.get("held_ps", 0) for row in leaves)
         self.useful = sum(row.get("useful_ps", 0) for row in leaves) / held if held else None
@@ -214,24 +284,40 @@ class Point:
 def report(lab, found, slots, jobs):
     """What each system took and used."""
     for system, points in found.items():
-        lab.metric(f"jct_s.{system}.{slots if system in POLICIES else 0}.{jobs}",
-                   mean(p.jct for p in points), unit="s")
+        lab.metric(
+            f"jct_s.{system}.{slots if system in POLICIES else 0}.{jobs}",
+            mean(p.jct for p in points),
+            unit="s",
+        )
         for model in MODELS:
-            lab.metric(f"jct_s.{system}.{model}", mean(
-                jct for p in points for jct, its in zip(p.each, p.models, strict=True)
-                if its == model), unit="s", reason="no job trains it")
+            lab.metric(
+                f"jct_s.{system}.{model}",
+                mean(
+                    jct
+                    for p in points
+                    for jct, its in zip(p.each, p.models, strict=True)
+                    if its == model
+                ),
+                unit="s",
+                reason="no job trains it",
+            )
         lab.metric(f"iteration_s.{system}", mean(mean(p.iteration) for p in points), unit="s")
         if system not in POLICIES:
             continue
         lab.metric(f"switch_share.{system}", mean(p.switch_share for p in points), unit="ratio")
         lab.metric(f"server_bytes.{system}", mean(p.server_bytes for p in points), unit="B")
-        lab.metric(f"useful_occupancy.{system}", mean(p.useful for p in points), unit="ratio",
-                   reason="the switch frees no slot of its own accord")
+        lab.metric(
+            f"useful_occupancy.{system}",
+            mean(p.useful for p in points),
+            unit="ratio",
+            reason="the switch frees no slot of its own accord",
+        )
         if points[0].held is not None:
             lab.metric(f"occupancy.{system}", points[0].held, unit="ratio")
         if system != "switchml":
-            lab.check(f"each-sum-once.{system}",
-                      max(abs(p.summed - p.fragments) for p in points), eq=0)
+            lab.check(
+                f"each-sum-once.{system}", max(abs(p.summed - p.fragments) for p in points), eq=0
+            )
     errors = sum(p.sum_errors for points in found.values() for p in points)
     lab.metric("sum_errors", errors, unit="elements")
     lab.check("no-sum-error", errors, eq=0)
@@ -241,9 +327,12 @@ def report(lab, found, slots, jobs):
 def compare(lab, found):
     """Mean JCT of one system over another's, draw by draw."""
     for name, over, system, published in (
-            ("esa_over_atp", "atp", "esa", 1.35), ("esa_ack_over_atp", "atp", "esa_ack", 1.35),
-            ("atp_over_switchml", "switchml", "atp", 1.38),
-            ("esa_over_switchml", "switchml", "esa", None), ("esa_over_ring", "ring", "esa", None)):
+        ("esa_over_atp", "atp", "esa", 1.35),
+        ("esa_ack_over_atp", "atp", "esa_ack", 1.35),
+        ("atp_over_switchml", "switchml", "atp", 1.38),
+        ("esa_over_switchml", "switchml", "esa", None),
+        ("esa_over_ring", "ring", "esa", None),
+    ):
         if over not in found or system not in found:
             continue
         ratios = [a.jct / b.jct for a, b in zip(found[over], found[system], strict=True)]
@@ -257,13 +346,24 @@ def compare(lab, found):
 def write_draws(path, mix, seed, found):
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["system", "draw", "job", "model", "iterations", "arrival_s", "jct_s",
-                       "iteration_s"])
+        rows.writerow(
+            ["system", "draw", "job", "model", "iterations", "arrival_s", "jct_s", "iteration_s"]
+        )
         for system, points in found.items():
             for number, point in enumerate(points):
                 for n, (model, iterations, at) in enumerate(mix.draw(seed, number)):
-                    rows.writerow([system, number, f"job{n}", model, iterations,
-                                   mix.scaled(at).seconds, point.each[n], point.iteration[n]])
+                    rows.writerow(
+                        [
+                            system,
+                            number,
+                            f"job{n}",
+                            model,
+                            iterations,
+                            mix.scaled(at).seconds,
+                            point.each[n],
+                            point.iteration[n],
+                        ]
+                    )
 
 
 def pool_figure(shown):
@@ -291,15 +391,28 @@ def timeline_figure(shown, mix, draw):
         for line, (name, result) in enumerate(r.jobs.items()):
             data, start = result.data, mix.scaled(draw[line][2]).seconds
             colour = STYLES[MODELS.index(draw[line][0])][0]
-            busy = [((start + a / 1e12), (b - a) / 1e12)
-                    for a, b in next(iter(data.hosts.values())).busy]
-            axes.broken_barh([(start, r[f"{name}.jct_s"])], (line - 0.35, 0.7), color=colour,
-                             alpha=0.25, linewidth=0)
+            busy = [
+                ((start + a / 1e12), (b - a) / 1e12)
+                for a, b in next(iter(data.hosts.values())).busy
+            ]
+            axes.broken_barh(
+                [(start, r[f"{name}.jct_s"])],
+                (line - 0.35, 0.7),
+                color=colour,
+                alpha=0.25,
+                linewidth=0,
+            )
             axes.broken_barh(busy, (line - 0.35, 0.7), color=colour, linewidth=0)
-            axes.vlines([start + i.end_ps / 1e12 for i in data.iterations], line - 0.45,
-                        line + 0.45, color="#333333", linewidth=0.6)
-        axes.set_yticks(range(len(draw)), [f"job{n} {row[0]}" for n, row in enumerate(draw)],
-                        fontsize=7)
+            axes.vlines(
+                [start + i.end_ps / 1e12 for i in data.iterations],
+                line - 0.45,
+                line + 0.45,
+                color="#333333",
+                linewidth=0.6,
+            )
+        axes.set_yticks(
+            range(len(draw)), [f"job{n} {row[0]}" for n, row in enumerate(draw)], fontsize=7
+        )
         axes.invert_yaxis()
         axes.set_ylabel(TITLES[system])
         axes.grid(True, axis="x", linewidth=0.3)

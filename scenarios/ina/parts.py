@@ -7,8 +7,10 @@ from pathlib import Path
 
 import loomnet as ln
 
-BUILD = ("cmake -S . -B build/cpp -G Ninja -DLOOMNET_PYTHON=OFF -DLOOMNET_TESTS=ON, and "
-         "ninja -C build/cpp")
+BUILD = (
+    "cmake -S . -B build/cpp -G Ninja -DLOOMNET_PYTHON=OFF -DLOOMNET_TESTS=ON, and "
+    "ninja -C build/cpp"
+)
 
 
 @ln.scenario
@@ -24,8 +26,11 @@ def parts(lab: ln.Lab, build: str = "build/cpp", xdp: bool = False):
     them (`xdp_forwarded_ns` is a packet that no job's rows name): run it alone.
     """
     folder = Path(build)
-    tests = {"LIVE-1": [("ina_property_test", "-InaControl.*"), ("ina_golden_trace_test", "*")],
-             "LIVE-2": [("ina_property_test", "InaControl.*")], "QUANT-1": [("quantise_test", "*")]}
+    tests = {
+        "LIVE-1": [("ina_property_test", "-InaControl.*"), ("ina_golden_trace_test", "*")],
+        "LIVE-2": [("ina_property_test", "InaControl.*")],
+        "QUANT-1": [("quantise_test", "*")],
+    }
     for bar, programs in tests.items():
         ran = passed = 0
         for program, filter_ in programs:
@@ -44,8 +49,12 @@ def parts(lab: ln.Lab, build: str = "build/cpp", xdp: bool = False):
         lab.metric("xdp_swap_ns", swap, unit="ns")
         lab.check("XDP-1-add", add, le=300)
         lab.check("XDP-1-swap", swap / add, le=1.15)
-        text = output(folder, "live_aggregate_rate_benchmark", "--benchmark_format=json",
-                      "--benchmark_filter=values:256/reports:0")
+        text = output(
+            folder,
+            "live_aggregate_rate_benchmark",
+            "--benchmark_format=json",
+            "--benchmark_filter=values:256/reports:0",
+        )
         rate = float(found(r'"packets_per_s": ([0-9.e+]+)', text))
         lab.check("XDP-2", rate, ge=0.5e6)
     # A run whose sums are the same source's, for the report's rows.

@@ -23,10 +23,16 @@ TIMEOUT = "10 ms"  # SwitchML's
 
 
 @ln.scenario
-def rates(lab: ln.Lab, rate: ln.Rate = "100 Gb/s", delay: ln.Time = "1 us",
-          size: ln.Size = "16 MiB", ring: Literal["mrc", "roce"] = "roce",
-          scale: Annotated[float, Field(ge=1)] = 16.0,
-          iterations: Annotated[int, Field(ge=3, le=1000)] = 3, timeout: ln.Time = TIMEOUT):
+def rates(
+    lab: ln.Lab,
+    rate: ln.Rate = "100 Gb/s",
+    delay: ln.Time = "1 us",
+    size: ln.Size = "16 MiB",
+    ring: Literal["mrc", "roce"] = "roce",
+    scale: Annotated[float, Field(ge=1)] = 16.0,
+    iterations: Annotated[int, Field(ge=3, le=1000)] = 3,
+    timeout: ln.Time = TIMEOUT,
+):
     """How fast a switch that sums is, against a ring: bars SML-1 to SML-4 of SwitchML.
 
     SML-1: elements that each of 4, 8 and 16 workers has summed per second, against what the link
@@ -78,12 +84,25 @@ def per_worker(lab, workers, size, network, *, faults=(), ring=None, payload=Non
 def check_rate(lab, found, ceiling):
     lab.metric("ceiling", ceiling / 1e9, unit="G elements/s")
     for workers, value in found.items():
-        lab.metric(f"ina_rate.{workers}", value / 1e9, unit="G elements/s",
-                   published=PUBLISHED_RATE[workers])
-    lab.check("SML-1-flat", max(found.values()) / min(found.values()), le=1.02,
-              what="the rate of a worker is the same with 4, 8 and 16: highest over lowest")
-    lab.check("SML-1-of-ceiling", min(found.values()) / ceiling, ge=0.95, le=1.0,
-              what="lowest rate of a worker, of what the link lets through")
+        lab.metric(
+            f"ina_rate.{workers}",
+            value / 1e9,
+            unit="G elements/s",
+            published=PUBLISHED_RATE[workers],
+        )
+    lab.check(
+        "SML-1-flat",
+        max(found.values()) / min(found.values()),
+        le=1.02,
+        what="the rate of a worker is the same with 4, 8 and 16: highest over lowest",
+    )
+    lab.check(
+        "SML-1-of-ceiling",
+        min(found.values()) / ceiling,
+        ge=0.95,
+        le=1.0,
+        what="lowest rate of a worker, of what the link lets through",
+    )
 
 
 def check_ring(lab, found, size, network, ring):
@@ -93,16 +112,33 @@ def check_ring(lab, found, size, network, ring):
         gains = {n: found[n] / over[n] for n in WORKERS}
         for n in WORKERS:
             lab.metric(f"ring_rate.{name}.{n}", over[n] / 1e9, unit="G elements/s")
-            lab.metric(f"ina_over_ring.{name}.{n}", gains[n], unit="ratio",
-                       published=PUBLISHED_OVER_RING[n])
-        lab.check(f"SML-2-gain-{name}", min(gains[n] / (2 * (n - 1) / n) for n in WORKERS), ge=0.9,
-                  what=f"least gain over a ring, of its 2(n-1)/n times the bytes; {packets}")
+            lab.metric(
+                f"ina_over_ring.{name}.{n}",
+                gains[n],
+                unit="ratio",
+                published=PUBLISHED_OVER_RING[n],
+            )
+        lab.check(
+            f"SML-2-gain-{name}",
+            min(gains[n] / (2 * (n - 1) / n) for n in WORKERS),
+            ge=0.9,
+            what=f"least gain over a ring, of its 2(n-1)/n times the bytes; {packets}",
+        )
         few, some, many = (gains[n] for n in WORKERS)
-        lab.check(f"SML-2-rises-{name}", min(some / few, many / some), ge=1.0,
-                  what=f"the gain rises with the workers: least step; {packets}")
-        lab.check(f"SML-2-ring-falls-{name}", 1 - over[16] / over[4], ge=0.15, le=0.35,
-                  published=0.30,
-                  what=f"what a ring loses from 4 workers to 16; {packets}")
+        lab.check(
+            f"SML-2-rises-{name}",
+            min(some / few, many / some),
+            ge=1.0,
+            what=f"the gain rises with the workers: least step; {packets}",
+        )
+        lab.check(
+            f"SML-2-ring-falls-{name}",
+            1 - over[16] / over[4],
+            ge=0.15,
+            le=0.35,
+            published=0.30,
+            what=f"what a ring loses from 4 workers to 16; {packets}",
+        )
 
 
 def check_training(lab, rate, delay, ring, scale, iterations):
@@ -111,21 +147,38 @@ def check_training(lab, rate, delay, ring, scale, iterations):
     for model in MODELS:
         time = {}
         for allreduce in ("ina", "ring"):
-            job = ln.ModelJob(model, workers=8, iterations=iterations, scale=scale,
-                              allreduce=allreduce, transport=ring)
+            job = ln.ModelJob(
+                model,
+                workers=8,
+                iterations=iterations,
+                scale=scale,
+                allreduce=allreduce,
+                transport=ring,
+            )
             r = run(lab, fabric(8, {"rate": rate, "delay": delay}), job)
             time[allreduce] = statistics.median(each.length_ps for each in r.data.iterations)
         gains.append(time["ring"] / time["ina"])
         gigabits = rate.count // 10**9
-        lab.metric(f"communication_over_compute.{model}.{gigabits}G",
-                   8 * job.gradients.bytes / rate.count / job.compute_time.seconds, unit="ratio")
+        lab.metric(
+            f"communication_over_compute.{model}.{gigabits}G",
+            8 * job.gradients.bytes / rate.count / job.compute_time.seconds,
+            unit="ratio",
+        )
         lab.metric(f"training_speed_up.{model}.{gigabits}G", gains[-1], unit="ratio")
     steps = [after / before for before, after in itertools.pairwise(gains)]
-    lab.check(f"SML-3-{gigabits}G", min(steps), ge=1.0,
-              what="models that communicate more gain more, at "
-              f"{gigabits} Gb/s: least step from one to the next")
-    lab.check(f"SML-3-faster-{gigabits}G", min(gains), ge=1.0,
-              what=f"training is no slower than over a ring at {gigabits} Gb/s: least gain")
+    lab.check(
+        f"SML-3-{gigabits}G",
+        min(steps),
+        ge=1.0,
+        what="models that communicate more gain more, at "
+        f"{gigabits} Gb/s: least step from one to the next",
+    )
+    lab.check(
+        f"SML-3-faster-{gigabits}G",
+        min(gains),
+        ge=1.0,
+        what=f"training is no slower than over a ring at {gigabits} Gb/s: least gain",
+    )
 
 
 def check_loss(lab, size, network, timeout):
@@ -133,13 +186,23 @@ def check_loss(lab, size, network, timeout):
     found, wrong = [], 0
     for loss in LOSSES:
         rows = [ln.loss("*--*", loss, at="0 s")] if loss else []
-        r = run(lab, fabric(4, network), ln.AllReduce(size, allreduce="ina"), rows, payload=True,
-                ina={"switchml_timeout": timeout.count})
+        r = run(
+            lab,
+            fabric(4, network),
+            ln.AllReduce(size, allreduce="ina"),
+            rows,
+            payload=True,
+            ina={"switchml_timeout": timeout.count},
+        )
         (only,) = r.data.iterations
         found.append(size.bytes / 4 / (only.length_ps / 1e12))
         wrong += r.data.wrong
         lab.metric(f"ina_rate_under_loss.{100 * loss:g}", found[-1] / 1e9, unit="G elements/s")
     falls = [after / before for before, after in itertools.pairwise(found)]
-    lab.check("SML-4-falls", max(falls), le=1.0,
-              what="the rate falls as links lose more: rate after one step of loss over before")
+    lab.check(
+        "SML-4-falls",
+        max(falls),
+        le=1.0,
+        what="the rate falls as links lose more: rate after one step of loss over before",
+    )
     lab.check("SML-4-exact", wrong, eq=0, what="wrong sums while links lose packets")

@@ -30,22 +30,31 @@ SWITCHES = {
 }
 FOUR = ("atp4", "esa4")  # with as many parameter servers as workers
 # Of the figure: title, colour and marker, line.
-LINES = {"ring": ("ring", 4, "-"), "ps": ("parameter server", 3, "-"),
-         "ps4": ("as many servers as workers", 3, "--"),
-         "atp4": ("ATP, as many servers as workers", 1, ":"),
-         "switchml": ("SwitchML", 2, "-"), "atp": ("ATP", 1, "-"),
-         "atp_completion": ("ATP, freed on completion", 1, "--"),
-         "esa_ack": ("ESA, freed on ack", 0, "--"), "esa": ("ESA", 0, "-")}
+LINES = {
+    "ring": ("ring", 4, "-"),
+    "ps": ("parameter server", 3, "-"),
+    "ps4": ("as many servers as workers", 3, "--"),
+    "atp4": ("ATP, as many servers as workers", 1, ":"),
+    "switchml": ("SwitchML", 2, "-"),
+    "atp": ("ATP", 1, "-"),
+    "atp_completion": ("ATP, freed on completion", 1, "--"),
+    "esa_ack": ("ESA, freed on ack", 0, "--"),
+    "esa": ("ESA", 0, "-"),
+}
 
 
 @ln.scenario
-def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
-                  draws: Annotated[int, Field(ge=1, le=50)] = 5,
-                  jitter: Annotated[float, Field(ge=0, lt=1)] | None = None,
-                  iterations: Annotated[int, Field(ge=1, le=1000)] = 10,
-                  fragments: Annotated[int, Field(ge=8, le=100_000)] = 1024,
-                  window: Annotated[int, Field(ge=1, le=4096)] = 64,
-                  rate: ln.Rate = "10 Gb/s", ring: Literal["roce", "mrc"] = "roce"):
+def scarce_memory(
+    lab: ln.Lab,
+    setting: Literal["M1", "M2", "M3"] = "M1",
+    draws: Annotated[int, Field(ge=1, le=50)] = 5,
+    jitter: Annotated[float, Field(ge=0, lt=1)] | None = None,
+    iterations: Annotated[int, Field(ge=1, le=1000)] = 10,
+    fragments: Annotated[int, Field(ge=8, le=100_000)] = 1024,
+    window: Annotated[int, Field(ge=1, le=4096)] = 64,
+    rate: ln.Rate = "10 Gb/s",
+    ring: Literal["roce", "mrc"] = "roce",
+):
     """Mean job completion time (JCT) of eight jobs, over the slots of their switch: from 1/16 to 8
     times the sum of their windows.
 
@@ -67,8 +76,10 @@ def scarce_memory(lab: ln.Lab, setting: Literal["M1", "M2", "M3"] = "M1",
     because workers in lock-step leave nothing to gather.
     All draws are in jct.csv, the figure in jct_over_memory.png.
     """
-    mix, four = (shared.Mix.of(setting, iterations, fragments, window, rate, jitter=jitter,
-                               servers=servers) for servers in (1, shared.SETTINGS[setting][0]))
+    mix, four = (
+        shared.Mix.of(setting, iterations, fragments, window, rate, jitter=jitter, servers=servers)
+        for servers in (1, shared.SETTINGS[setting][0])
+    )
     found = measure(lab, mix, four, draws, ring)
     write_draws(lab.directory / "jct.csv", found)
     for (system, memory), points in found.items():
@@ -106,12 +117,16 @@ def measure(lab, mix, four, draws, ring):
     parameter servers as workers."""
     ina = {"allreduce": "ina"}
     found = {}
-    plain = {"ring": (mix, {"allreduce": "ring", "transport": ring}), "ps": (mix, ina),
-             "ps4": (four, ina)}
+    plain = {
+        "ring": (mix, {"allreduce": "ring", "transport": ring}),
+        "ps": (mix, ina),
+        "ps4": (four, ina),
+    }
     for system, (jobs, how) in plain.items():
         lab.say(f"{system}: {draws} draws")
-        found[system, None] = [point(lab, jobs, draw, 0, {"policy": "atp"}, how)
-                               for draw in range(draws)]
+        found[system, None] = [
+            point(lab, jobs, draw, 0, {"policy": "atp"}, how) for draw in range(draws)
+        ]
     for memory, share in MEMORY.items():
         for system, program in SWITCHES.items():
             slots = mix.slots(share)
@@ -119,18 +134,33 @@ def measure(lab, mix, four, draws, ring):
                 continue
             lab.say(f"{system}, memory {memory} ({slots} slots): {draws} draws")
             jobs = four if system in FOUR else mix
-            found[system, memory] = [point(lab, jobs, draw, slots, program, ina)
-                                     for draw in range(draws)]
+            found[system, memory] = [
+                point(lab, jobs, draw, slots, program, ina) for draw in range(draws)
+            ]
     # The report's rows of jobs are those of one run, in the middle of where memory is scarce.
     slots = mix.slots(MEMORY["1/4"])
-    lab.run(mix.fabric(slots, SWITCHES["esa_ack"]), mix.jobs(lab.seed, 0, **ina), label="esa_ack",
-            ina=mix.options(), reroute_delay="off")
+    lab.run(
+        mix.fabric(slots, SWITCHES["esa_ack"]),
+        mix.jobs(lab.seed, 0, **ina),
+        label="esa_ack",
+        ina=mix.options(),
+        reroute_delay="off",
+    )
     return found
 
 
 def point(lab, mix, draw, slots, program, how, jitter=None):
-    return Point(mix.run(lab, draw, slots, program, how, jitter=jitter,
-                         payload=draw == 0 and how["allreduce"] == "ina"))
+    return Point(
+        mix.run(
+            lab,
+            draw,
+            slots,
+            program,
+            how,
+            jitter=jitter,
+            payload=draw == 0 and how["allreduce"] == "ina",
+        )
+    )
 
 
 def ratios(times, over, system, memory):
@@ -151,20 +181,39 @@ def check_esa(lab, times, mix):
         draws = ratios(times, "atp", system, best)
         lab.metric(f"{name}.best_least", min(draws), unit="ratio")
         lab.metric(f"{name}.best_most", max(draws), unit="ratio")
-    lab.check("ESA-1-above-1", min(each[memory] for each in gains.values() for memory in SCARCE),
-              ge=1.0)
-    lab.check("ESA-1-peak", max(each[memory] for each in gains.values() for memory in SCARCE),
-              ge=1.20, published=1.35)
+    lab.check(
+        "ESA-1-above-1", min(each[memory] for each in gains.values() for memory in SCARCE), ge=1.0
+    )
+    lab.check(
+        "ESA-1-peak",
+        max(each[memory] for each in gains.values() for memory in SCARCE),
+        ge=1.20,
+        published=1.35,
+    )
     if mix.workers == 4:
         lab.check("ESA-1-plausible", max(gains["esa_ack_over_atp"].values()), le=1.6)
-    lab.check("ESA-2", max(abs(each[memory] - 1) for each in gains.values()
-                           for memory, share in MEMORY.items() if share >= 2), le=0.02)
+    lab.check(
+        "ESA-2",
+        max(
+            abs(each[memory] - 1)
+            for each in gains.values()
+            for memory, share in MEMORY.items()
+            if share >= 2
+        ),
+        le=0.02,
+    )
     lab.check("ESA-3-atp", min(min(each.values()) for each in gains.values()), ge=1 - 1e-3)
-    below = [memory for memory, share in MEMORY.items()
-             if ("switchml", memory) in times and mix.share(share) < math.floor(mix.bdp)]
+    below = [
+        memory
+        for memory, share in MEMORY.items()
+        if ("switchml", memory) in times and mix.share(share) < math.floor(mix.bdp)
+    ]
     if below:
-        lab.check("ESA-3-switchml", min(mean(ratios(times, "switchml", "esa", memory))
-                                        for memory in below), ge=1.0)
+        lab.check(
+            "ESA-3-switchml",
+            min(mean(ratios(times, "switchml", "esa", memory)) for memory in below),
+            ge=1.0,
+        )
 
 
 def check_atp(lab, times, mix):
@@ -173,20 +222,42 @@ def check_atp(lab, times, mix):
     bandwidth-delay product. ATP is held to be faster where that is below ATP's floor. With as many
     servers as workers it is held against as many plain ones, which is the published comparison
     (BytePS), and its JCT over the ring's is shown."""
-    over = {memory: mean(ratios(times, "switchml", "atp", memory)) for memory in MEMORY
-            if ("switchml", memory) in times}
-    lab.metric("atp_over_switchml.mean", mean(over[m] for m in SCARCE if m in over), unit="ratio",
-               reason="SwitchML has no slots for eight jobs")
-    lab.metric("atp_over_switchml.best", max(over.values(), default=None), unit="ratio",
-               reason="SwitchML has no slots for eight jobs")
-    lab.check("ATP-1-ps", min(mean(ratios(times, "ps", "atp", memory)) for memory in MEMORY),
-              ge=1.0, published=1.38)
-    lab.check("ATP-1-ps4", min(mean(ratios(times, "ps4", "atp4", memory)) for memory in MEMORY),
-              ge=1.0, published=1.38)
+    over = {
+        memory: mean(ratios(times, "switchml", "atp", memory))
+        for memory in MEMORY
+        if ("switchml", memory) in times
+    }
+    lab.metric(
+        "atp_over_switchml.mean",
+        mean(over[m] for m in SCARCE if m in over),
+        unit="ratio",
+        reason="SwitchML has no slots for eight jobs",
+    )
+    lab.metric(
+        "atp_over_switchml.best",
+        max(over.values(), default=None),
+        unit="ratio",
+        reason="SwitchML has no slots for eight jobs",
+    )
+    lab.check(
+        "ATP-1-ps",
+        min(mean(ratios(times, "ps", "atp", memory)) for memory in MEMORY),
+        ge=1.0,
+        published=1.38,
+    )
+    lab.check(
+        "ATP-1-ps4",
+        min(mean(ratios(times, "ps4", "atp4", memory)) for memory in MEMORY),
+        ge=1.0,
+        published=1.38,
+    )
     for system in ("atp", "atp4", "esa"):
         for memory in SCARCE:
-            lab.metric(f"{system}_over_ring.{mix.slots(MEMORY[memory])}",
-                       mean(ratios(times, "ring", system, memory)), unit="ratio")
+            lab.metric(
+                f"{system}_over_ring.{mix.slots(MEMORY[memory])}",
+                mean(ratios(times, "ring", system, memory)),
+                unit="ratio",
+            )
     below = [m for m in over if mix.share(MEMORY[m]) < mix.bdp / mix.workers]
     if below:
         lab.check("ATP-1-switchml", min(over[m] for m in below), ge=1.0, published=1.38)
@@ -202,14 +273,32 @@ def check_occupancy(lab, mix, draws, found):
         for memory in SCARCE:
             points = found[system, memory]
             if mix.jitter < SKEW:
-                points = [point(lab, mix, draw, mix.slots(MEMORY[memory]), SWITCHES[system],
-                                {"allreduce": "ina"}, SKEW) for draw in range(draws)]
+                points = [
+                    point(
+                        lab,
+                        mix,
+                        draw,
+                        mix.slots(MEMORY[memory]),
+                        SWITCHES[system],
+                        {"allreduce": "ina"},
+                        SKEW,
+                    )
+                    for draw in range(draws)
+                ]
             occupied[system, memory] = mean(p.occupancy for p in points)
-        lab.metric(f"useful_occupancy.{system}", mean(occupied[system, m] for m in SCARCE),
-                   unit="ratio", reason="no slot was held")
+        lab.metric(
+            f"useful_occupancy.{system}",
+            mean(occupied[system, m] for m in SCARCE),
+            unit="ratio",
+            reason="no slot was held",
+        )
     lab.check("ESA-4", min(occupied["esa", m] / occupied["atp", m] for m in SCARCE), ge=1.0)
-    lab.metric("useful_occupancy.switchml", None, unit="ratio",
-               reason="SwitchML's slots are a job's for the whole run: none is claimed or freed")
+    lab.metric(
+        "useful_occupancy.switchml",
+        None,
+        unit="ratio",
+        reason="SwitchML's slots are a job's for the whole run: none is claimed or freed",
+    )
 
 
 def memory_figure(times, mix, setting):
@@ -221,19 +310,41 @@ def memory_figure(times, mix, setting):
     shares = list(MEMORY.values())
     for system, (title, style, line) in LINES.items():
         colour, marker = STYLES[style]
-        points = [(share, times.get((system, memory), times.get((system, None))))
-                  for memory, share in MEMORY.items()
-                  if (system, memory) in times or (system, None) in times]
+        points = [
+            (share, times.get((system, memory), times.get((system, None))))
+            for memory, share in MEMORY.items()
+            if (system, memory) in times or (system, None) in times
+        ]
         at = [share for share, _ in points]
-        axes.plot(at, [1e3 * mean(t) for _, t in points], color=colour, marker=marker,
-                  linestyle=line, markersize=4, linewidth=1.1, label=title)
-        axes.fill_between(at, [1e3 * min(t) for _, t in points], [1e3 * max(t) for _, t in points],
-                          color=colour, alpha=0.15, linewidth=0)
+        axes.plot(
+            at,
+            [1e3 * mean(t) for _, t in points],
+            color=colour,
+            marker=marker,
+            linestyle=line,
+            markersize=4,
+            linewidth=1.1,
+            label=title,
+        )
+        axes.fill_between(
+            at,
+            [1e3 * min(t) for _, t in points],
+            [1e3 * max(t) for _, t in points],
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
+        )
     # SwitchML has two slots for each packet of a window.
     axes.axvline(2 * mix.bdp / mix.window, color="#333333", linewidth=0.8, linestyle=":")
-    axes.annotate("SwitchML's share is one\nbandwidth-delay product",
-                  (2 * mix.bdp / mix.window, 0), xycoords=("data", "axes fraction"), xytext=(3, 4),
-                  textcoords="offset points", fontsize=8, va="bottom")
+    axes.annotate(
+        "SwitchML's share is one\nbandwidth-delay product",
+        (2 * mix.bdp / mix.window, 0),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, 4),
+        textcoords="offset points",
+        fontsize=8,
+        va="bottom",
+    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(shares, list(MEMORY))
     axes.set_xlabel("slots of the switch over the sum of the jobs' windows")
@@ -248,8 +359,10 @@ def memory_figure(times, mix, setting):
 def write_draws(path, found):
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["system", "memory", "draw", "useful_occupancy", "jct_mean_s"]
-                      + [f"jct_s_job{job}" for job in range(JOBS)])
+        rows.writerow(
+            ["system", "memory", "draw", "useful_occupancy", "jct_mean_s"]
+            + [f"jct_s_job{job}" for job in range(JOBS)]
+        )
         for (system, memory), points in found.items():
             for draw, point in enumerate(points):
                 rows.writerow([system, memory, draw, point.occupancy, point.jct, *point.each])

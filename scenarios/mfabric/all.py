@@ -65,8 +65,9 @@ def kept(folder, group):
 
 def ended(folder, group):
     """Runs the group and keeps its report, whole or not at all."""
-    report = ln.load(HERE / f"{group.scenario}.py").run(directory=folder / group.name,
-                                                        **group.values)
+    report = ln.load(HERE / f"{group.scenario}.py").run(
+        directory=folder / group.name, **group.values
+    )
     made = json.loads(report.to_json())
     part = folder / f"{group.name}.json.part"
     part.write_text(json.dumps(made))
@@ -76,8 +77,16 @@ def ended(folder, group):
 
 def one_region(lab):
     """The run of this scenario itself, whose fidelity stands for the machine: S1's first region."""
-    fabric, job = mfabric.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
-                                  layers=1, micro_batches=1, iterations=1)
+    fabric, job = mfabric.compared(
+        "mixnet",
+        rate="100 Gb/s",
+        servers=8,
+        data=1,
+        pipeline=1,
+        layers=1,
+        micro_batches=1,
+        iterations=1,
+    )
     r = lab.run(fabric, job, model="fluid", label="one_region")
     lab.check("one-region-no-error", r["errors"], eq=0)
 
@@ -88,8 +97,10 @@ def table(rows):
         published = "" if check["published"] is None else f"{check['published']:.4g}"
         value = "null" if check["value"] is None else f"{check['value']:.4g}"
         verdict = "holds" if check["ok"] else "no"
-        lines.append(f"{check['name']:<34}{published:>10}{value:>12}  {verdict:<7}  {mode}"
-                     + ("" if check["ok"] or not check["reason"] else f": {check['reason']}"))
+        lines.append(
+            f"{check['name']:<34}{published:>10}{value:>12}  {verdict:<7}  {mode}"
+            + ("" if check["ok"] or not check["reason"] else f": {check['reason']}")
+        )
     return "\n".join(lines)
 
 
@@ -116,8 +127,13 @@ def everything(lab: ln.Lab, keep: Path = Path("runs/mfabric-all"), only: str = "
             bound = dict(check["bound"])
             if "approx" in bound:
                 bound["abs"] = bound.pop("tolerance")
-            lab.check(f"{group.name}.{check['name']}", check["value"], **bound,
-                      published=check["published"], reason=check["reason"])
+            lab.check(
+                f"{group.name}.{check['name']}",
+                check["value"],
+                **bound,
+                published=check["published"],
+                reason=check["reason"],
+            )
     one_region(lab)
     for name, where in ELSEWHERE.items():
         lab.metric(name, None, unit="ratio", reason=where)

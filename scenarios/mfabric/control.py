@@ -132,8 +132,10 @@ SESSION = [
     ("SET-SID:::98::ocs0;", "COMPLD"),
     ("DLT-PATCH:::99:;", "COMPLD"),
 ]
-FRAME = re.compile(rb'\r\n\n   ("lab 3"|ocs0) \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\n'
-                   rb"M  (?P<ctag>\S+) (?P<what>COMPLD|DENY)\r\n(?P<rest>[^;]*);")
+FRAME = re.compile(
+    rb'\r\n\n   ("lab 3"|ocs0) \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\n'
+    rb"M  (?P<ctag>\S+) (?P<what>COMPLD|DENY)\r\n(?P<rest>[^;]*);"
+)
 REASON = re.compile(r"   (?P<code>[A-Z]{4})\r\n   /\* (?P<comment>.+) \*/\r\n")
 
 
@@ -215,11 +217,18 @@ def half_circuits(lab, seed):
     sonic = Sonic(bench.operate)
     sonic.add("1A-2B,3A-3B,4A-5B,5A-4B")
     rows = {row["id"]: row["a_side_status"] for row in sonic.cross_connect_status()}
-    held = [sonic.half_circuits() == ["1A-2B"], rows["3A-3B"] == "tuned",
-            refused(lambda: sonic.add("6A-7B,6A-8B"), "Error"),
-            refused(lambda: sonic.add("6A-7A"), "Invalid")]
-    lab.check("E6", sum(held), eq=len(held),
-              what="rules of half circuits, loopbacks and ports named twice that hold")
+    held = [
+        sonic.half_circuits() == ["1A-2B"],
+        rows["3A-3B"] == "tuned",
+        refused(lambda: sonic.add("6A-7B,6A-8B"), "Error"),
+        refused(lambda: sonic.add("6A-7A"), "Invalid"),
+    ]
+    lab.check(
+        "E6",
+        sum(held),
+        eq=len(held),
+        what="rules of half circuits, loopbacks and ports named twice that hold",
+    )
 
 
 def modes(lab, seed):
@@ -228,8 +237,12 @@ def modes(lab, seed):
     sonic = Sonic(bench.operate)
     held = ["succeeded" in sonic.add("1A..3A-4B..6B,7A-8B"), bench.device.generation == 1]
     sonic.add("1A-4B")  # is there already
-    held += [bench.device.generation == 1, refused(lambda: sonic.add("9A-8B", "safe"), "Error"),
-             refused(lambda: sonic.add("10A-49B"), "Error"), refused(lambda: sonic.add("x"), "Inv")]
+    held += [
+        bench.device.generation == 1,
+        refused(lambda: sonic.add("9A-8B", "safe"), "Error"),
+        refused(lambda: sonic.add("10A-49B"), "Error"),
+        refused(lambda: sonic.add("x"), "Inv"),
+    ]
     sonic.add("9A-8B")
     held.append(bench.device.cross_connects() == [(0, 3), (1, 4), (2, 5), (8, 7)])
     sonic.add("10A-11B", "overwrite")
@@ -239,15 +252,15 @@ def modes(lab, seed):
     bench.now += 10**12
     again = sonic.reconcile([(10, 12), "1A-1B"], timeout_s=0)
     held += [again.tuned, again.generation == first.generation, not again.removed + again.added]
-    lab.check("E7", sum(held), eq=len(held),
-              what="rules of modes, ranges and reconcile that hold")
+    lab.check("E7", sum(held), eq=len(held), what="rules of modes, ranges and reconcile that hold")
 
 
 def session(lab, seed):
     """E8: live over TCP, else without the socket."""
     if lab.clock == "live":
-        with Tl1Server(StandaloneSwitch(PORTS, "polatis", seed=seed).operate,
-                       address=("127.0.0.1", 0)) as server:
+        with Tl1Server(
+            StandaloneSwitch(PORTS, "polatis", seed=seed).operate, address=("127.0.0.1", 0)
+        ) as server:
             client = Client(server.address)
             wrong = mismatches(client)
             client.link.close()
@@ -255,15 +268,21 @@ def session(lab, seed):
         wrong = mismatches(Bench("polatis", seed).session())
     for line in wrong:
         lab.say(line)
-    lab.check("E8", len(SESSION) - len(wrong), eq=len(SESSION),
-              what="TL1 commands, and mistakes in them, that are answered right")
+    lab.check(
+        "E8",
+        len(SESSION) - len(wrong),
+        eq=len(SESSION),
+        what="TL1 commands, and mistakes in them, that are answered right",
+    )
 
 
 def patches(count):
     """Two requests of so many cross-connects that undo one another."""
     ingress = "&".join(str(port + 1) for port in range(count))
-    return [f"ENT-PATCH::{ingress},{'&'.join(str(PORTS + first + port) for port in range(count))}"
-            ":1:;" for first in (1, 17)]
+    return [
+        f"ENT-PATCH::{ingress},{'&'.join(str(PORTS + first + port) for port in range(count))}:1:;"
+        for first in (1, 17)
+    ]
 
 
 def samples(ask, count, number, now):
@@ -285,8 +304,9 @@ def in_device_time(count, number, seed):
 
 
 def in_wall_time(count, number, seed):
-    with Tl1Server(StandaloneSwitch(PORTS, "polatis", seed=seed).operate,
-                   address=("127.0.0.1", 0)) as server:
+    with Tl1Server(
+        StandaloneSwitch(PORTS, "polatis", seed=seed).operate, address=("127.0.0.1", 0)
+    ) as server:
         client = Client(server.address)
         found = samples(client, count, number, time.perf_counter)
         client.link.close()
@@ -297,20 +317,38 @@ def switching(lab, seed, number, live_number):
     """P2."""
     for count, (mean, p99) in SWITCHING.items():
         found = in_device_time(count, number, seed + count)
-        lab.check(f"P2-{count}", found.mean(), approx=mean, abs=1, published=mean,
-                  what=f"mean ms of a request for {count} circuits")
-        lab.check(f"P2-{count}-p99", np.percentile(found, 99), approx=p99, rel=0.05, published=p99,
-                  what=f"p99 ms of a request for {count} circuits")
+        lab.check(
+            f"P2-{count}",
+            found.mean(),
+            approx=mean,
+            abs=1,
+            published=mean,
+            what=f"mean ms of a request for {count} circuits",
+        )
+        lab.check(
+            f"P2-{count}-p99",
+            np.percentile(found, 99),
+            approx=p99,
+            rel=0.05,
+            published=p99,
+            what=f"p99 ms of a request for {count} circuits",
+        )
     if lab.clock != "live":
         return
     with ThreadPoolExecutor(len(SWITCHING)) as pool:
-        timed = list(pool.map(lambda count: in_wall_time(count, live_number, seed + count),
-                              SWITCHING))
+        timed = list(
+            pool.map(lambda count: in_wall_time(count, live_number, seed + count), SWITCHING)
+        )
     for (count, (mean, p99)), found in zip(SWITCHING.items(), timed, strict=True):
         drawn = in_device_time(count, live_number, seed + count)  # the same dark times
         lab.check(f"P2-{count}-live", found.mean(), approx=drawn.mean(), abs=1, published=mean)
-        lab.check(f"P2-{count}-live-p99", np.percentile(found, 99),
-                  approx=np.percentile(drawn, 99), rel=0.05, published=p99)
+        lab.check(
+            f"P2-{count}-live-p99",
+            np.percentile(found, 99),
+            approx=np.percentile(drawn, 99),
+            rel=0.05,
+            published=p99,
+        )
 
 
 def usable(bench_or_switch, sleep):
@@ -326,18 +364,39 @@ def usable(bench_or_switch, sleep):
 def nics(lab, seed, number, live_number):
     """P3: NICs whose transceivers find the light late."""
     found = np.array([drawn_usable(seed + each) for each in range(number)])
-    lab.check("P3", found.mean(), approx=NIC_S[0], rel=0.02, published=NIC_S[0],
-              what="mean seconds from light to a NIC that can be used")
-    lab.check("P3-p99", np.percentile(found, 99), approx=NIC_S[1], rel=0.05, published=NIC_S[1],
-              what="p99 seconds from light to a NIC that can be used")
+    lab.check(
+        "P3",
+        found.mean(),
+        approx=NIC_S[0],
+        rel=0.02,
+        published=NIC_S[0],
+        what="mean seconds from light to a NIC that can be used",
+    )
+    lab.check(
+        "P3-p99",
+        np.percentile(found, 99),
+        approx=NIC_S[1],
+        rel=0.05,
+        published=NIC_S[1],
+        what="p99 seconds from light to a NIC that can be used",
+    )
     if lab.clock != "live":
         return
     with ThreadPoolExecutor(live_number) as pool:
-        timed = np.array(list(pool.map(
-            lambda each: usable(StandaloneSwitch(PORTS, "polatis+nic", seed=seed + each),
-                                lambda left: time.sleep(max(left, 1e-4))), range(live_number))))
-    lab.check("P3-live", timed.mean(), approx=found[:live_number].mean(), rel=0.02,
-              published=NIC_S[0])
+        timed = np.array(
+            list(
+                pool.map(
+                    lambda each: usable(
+                        StandaloneSwitch(PORTS, "polatis+nic", seed=seed + each),
+                        lambda left: time.sleep(max(left, 1e-4)),
+                    ),
+                    range(live_number),
+                )
+            )
+        )
+    lab.check(
+        "P3-live", timed.mean(), approx=found[:live_number].mean(), rel=0.02, published=NIC_S[0]
+    )
 
 
 def drawn_usable(seed):
@@ -371,5 +430,10 @@ def control(lab: ln.Lab, samples: int = 2000, live_samples: int = 200, live_nics
         fabric.add_link(host, "ocs0", rate="40 Mb/s", delay="50 us")
     lab.circuits("ocs0", [("h0", "h1")], at="2 ms")
     r = lab.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="10 kB", transport="mrc"), label="scripted")
-    lab.check("scripted", r.flows[0]["fct_s"], ge=0.0265, le=0.2,
-              what="seconds of a flow over circuits that a script sets")
+    lab.check(
+        "scripted",
+        r.flows[0]["fct_s"],
+        ge=0.0265,
+        le=0.2,
+        what="seconds of a flow over circuits that a script sets",
+    )

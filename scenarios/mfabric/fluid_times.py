@@ -15,8 +15,10 @@ from loomnet.systems import mixnet
 import lib as mfabric
 
 TOLERANCE = 0.02
-WIRES = ("in packets wires that several servers share are 2 to 4 % slower than in flows, at any "
-         "size; the cause is not known")
+WIRES = (
+    "in packets wires that several servers share are 2 to 4 % slower than in flows, at any "
+    "size; the cause is not known"
+)
 SPARSE = np.full((8, 8), 5)
 for first, hot in zip((0, 2, 4, 6), (500, 495, 490, 485), strict=True):
     SPARSE[first, first + 1] = SPARSE[first + 1, first] = hot
@@ -40,9 +42,23 @@ def dispatch_s(lab, model, matrix, label, *, name="mixnet", alpha=6, exchange="2
     """Seconds of the first dispatch, without what GPUs hand one another inside a server."""
     tokens, tensor = MATRICES[matrix]
     fabric, job = mfabric.compared(
-        name, servers=8 * tensor // 8, alpha=alpha, profile="ideal", control=control, tensor=tensor,
-        data=1, pipeline=1, layers=1, micro_batches=1, iterations=1, matrix=tokens,
-        exchange=exchange, compute="1 us", nvlink="1000000 Gb/s", fabric={"one_switch": True})
+        name,
+        servers=8 * tensor // 8,
+        alpha=alpha,
+        profile="ideal",
+        control=control,
+        tensor=tensor,
+        data=1,
+        pipeline=1,
+        layers=1,
+        micro_batches=1,
+        iterations=1,
+        matrix=tokens,
+        exchange=exchange,
+        compute="1 us",
+        nvlink="1000000 Gb/s",
+        fabric={"one_switch": True},
+    )
     r = lab.run(fabric, job, model=model, label=label)
     [first] = [span for span in r.experts.spans if span.step == "dispatch" and not span.backward]
     return (first.end_ps - first.begin_ps) / 1e12
@@ -61,23 +77,39 @@ def fat_tree_tokens(matrix):
 def fluid_times(lab: ln.Lab, model: str = "fluid", exchange: ln.Size = "256 MiB"):
     tree = {}
     for matrix in MATRICES:
-        tree[matrix] = dispatch_s(lab, model, matrix, f"{matrix}.fattree", name="fattree",
-                                  exchange=exchange)
+        tree[matrix] = dispatch_s(
+            lab, model, matrix, f"{matrix}.fattree", name="fattree", exchange=exchange
+        )
         tokens, tensor = MATRICES[matrix]
         sent = exchange.bytes * tensor * 8 / (int(tokens[0].sum()) * 400e9)  # s for each token
         # Headers of RoCE are 2.5 %.
-        lab.check(f"A6-{matrix}-fattree", tree[matrix] / (float(fat_tree_tokens(matrix)) * sent),
-                  ge=1 - TOLERANCE, le=1.026 * (1 + TOLERANCE),
-                  what=f"an all-to-all of {matrix} over a fat-tree, of its line rate's time")
+        lab.check(
+            f"A6-{matrix}-fattree",
+            tree[matrix] / (float(fat_tree_tokens(matrix)) * sent),
+            ge=1 - TOLERANCE,
+            le=1.026 * (1 + TOLERANCE),
+            what=f"an all-to-all of {matrix} over a fat-tree, of its line rate's time",
+        )
     for (matrix, rule, split), rows in ROWS.items():
         for alpha, wanted in rows.items():
             label = f"{matrix}.{rule}.{split}.{alpha}"
-            took = dispatch_s(lab, model, matrix, label, alpha=alpha, rule=rule, split=split,
-                              exchange=exchange)
-            lab.check(f"A6-{label}", took / tree[matrix], approx=wanted, rel=TOLERANCE,
-                      reason=WIRES if model == "packets" else None,
-                      what=f"{matrix} over circuits, of its time over a fat-tree: rule {rule}, "
-                      f"{split.replace('_', ' ')}, ports {alpha}")
+            took = dispatch_s(
+                lab, model, matrix, label, alpha=alpha, rule=rule, split=split, exchange=exchange
+            )
+            lab.check(
+                f"A6-{label}",
+                took / tree[matrix],
+                approx=wanted,
+                rel=TOLERANCE,
+                reason=WIRES if model == "packets" else None,
+                what=f"{matrix} over circuits, of its time over a fat-tree: rule {rule}, "
+                f"{split.replace('_', ' ')}, ports {alpha}",
+            )
     off = dispatch_s(lab, model, "GV1", "GV1.eps_only", name="eps_only", exchange=exchange)
-    lab.check("A6-GV1-without-circuits", off / tree["GV1"], approx=4.0, rel=TOLERANCE,
-              what="GV1 without circuits, of its time over a fat-tree")
+    lab.check(
+        "A6-GV1-without-circuits",
+        off / tree["GV1"],
+        approx=4.0,
+        rel=TOLERANCE,
+        what="GV1 without circuits, of its time over a fat-tree",
+    )

@@ -46,29 +46,38 @@ def latencies(lab, servers, wanted):
         times = {}
         for each in LATENCIES:
             short = each.replace(" ", "")
-            took, r = seconds(lab, f"L1{reading.name}.{short}", servers=servers,
-                              **(reading.compared() | {"profile": each}))
+            took, r = seconds(
+                lab,
+                f"L1{reading.name}.{short}",
+                servers=servers,
+                **(reading.compared() | {"profile": each}),
+            )
             times[each] = took[-1]
             name = f"L1-{short}{reading.name}"
             lab.metric(name, took[-1] / times["1 us"], unit="ratio")
             if reading.graded:
                 exposure(lab, name, took[-1], r, ln.Time(each).count / 1e12, times["1 us"])
-        print(f"L1 {reading.text():<74}" + " / ".join(
-            f"{each / times['1 us']:.3f}" for each in times.values()), flush=True)
+        print(
+            f"L1 {reading.text():<74}"
+            + " / ".join(f"{each / times['1 us']:.3f}" for each in times.values()),
+            flush=True,
+        )
         if reading.graded:
             at = reading.name
             lab.check(f"L1-25ms{at}", times["25 ms"] / times["1 us"], le=1.05, reason=BLOCKED)
             lab.check(f"L1-1s{at}", times["1 s"] / times["1 us"], ge=1.10)
-            lab.check(f"L1-grows{at}", min(after - before for before, after
-                                           in itertools.pairwise(times.values())), ge=0)
+            lab.check(
+                f"L1-grows{at}",
+                min(after - before for before, after in itertools.pairwise(times.values())),
+                ge=0,
+            )
 
 
 def optical_nics(lab, servers):
     """L2: two electrical NICs and 1 to 6 optical ones."""
     times = []
     for alpha in range(1, 7):
-        took, r = seconds(lab, f"L2.{alpha}", alpha=alpha, servers=servers,
-                          fabric={"wires": 2})
+        took, r = seconds(lab, f"L2.{alpha}", alpha=alpha, servers=servers, fabric={"wires": 2})
         times.append(took[0])
         exposure(lab, f"L2-{alpha}", took[0], r, 0.025, times[0])
         lab.metric(f"L2-{alpha}", took[0], unit="s")
@@ -80,43 +89,82 @@ def failed_nic(lab, servers):
     seeds."""
     took, _ = seconds(lab, "X1.whole", model="deepseek_r1", iterations=2, servers=servers)
     half = took[0] * 0.9
-    broken, r = seconds(lab, "X1", model="deepseek_r1", iterations=3, servers=servers,
-                        faults=[ln.down("h0--ocs0", at=f"{half:.3f} s")])
+    broken, r = seconds(
+        lab,
+        "X1",
+        model="deepseek_r1",
+        iterations=3,
+        servers=servers,
+        faults=[ln.down("h0--ocs0", at=f"{half:.3f} s")],
+    )
     lab.check("X1-no-error", r["errors"], eq=0)
-    lab.check("X1", broken[-1] / took[-1] - 1, ge=0, le=0.06, published=0.033,
-              reason=TIES)
+    lab.check("X1", broken[-1] / took[-1] - 1, ge=0, le=0.06, published=0.033, reason=TIES)
 
 
 def other_trees(lab, servers):
     """S19: to a 3:1 fat-tree, at 100 Gb/s; the publication has up to 1.6. By each reading of the
     time to reconfigure."""
     models = ("llama_moe", "qwen_moe")
-    over = {model: seconds(lab, f"S19.{model}.fattree31", "fattree31", model, rate="100 Gb/s",
-                           servers=servers)[0][0] for model in models}
+    over = {
+        model: seconds(
+            lab, f"S19.{model}.fattree31", "fattree31", model, rate="100 Gb/s", servers=servers
+        )[0][0]
+        for model in models
+    }
     for delay in mfabric.DELAYS:
         best = 0.0
         for model in models:
-            own, _ = seconds(lab, f"S19{delay}.{model}", model=model, rate="100 Gb/s",
-                             servers=servers, **mfabric.Reading(delay, "", "").compared())
+            own, _ = seconds(
+                lab,
+                f"S19{delay}.{model}",
+                model=model,
+                rate="100 Gb/s",
+                servers=servers,
+                **mfabric.Reading(delay, "", "").compared(),
+            )
             best = max(best, over[model] / own[-1])
-            lab.check(f"S19-{model}{delay}", over[model] / own[-1], ge=1.2, published=1.6,
-                      reason=SPLIT if delay else BLOCKED)
-        lab.check(f"S19-most{delay}", best, approx=1.6, rel=0.15, published=1.6,
-                  reason=SPLIT if delay else BLOCKED)
+            lab.check(
+                f"S19-{model}{delay}",
+                over[model] / own[-1],
+                ge=1.2,
+                published=1.6,
+                reason=SPLIT if delay else BLOCKED,
+            )
+        lab.check(
+            f"S19-most{delay}",
+            best,
+            approx=1.6,
+            rel=0.15,
+            published=1.6,
+            reason=SPLIT if delay else BLOCKED,
+        )
 
 
 def batches(lab, servers):
     """S20: TopoOpt's time to MixNet's, Mixtral-8x7B, at 400 Gb/s by sequences of a micro-batch."""
     ratios = {}
     for batch, published in ((8, None), (32, 1.8), (64, 2.0)):
-        own, _ = seconds(lab, f"S20.{batch}", "mixnet", "mixtral_8x7b", micro_batch=batch,
-                         servers=servers)
-        other, _ = seconds(lab, f"S20.{batch}.topoopt", "topoopt", "mixtral_8x7b",
-                           micro_batch=batch, servers=servers)
+        own, _ = seconds(
+            lab, f"S20.{batch}", "mixnet", "mixtral_8x7b", micro_batch=batch, servers=servers
+        )
+        other, _ = seconds(
+            lab,
+            f"S20.{batch}.topoopt",
+            "topoopt",
+            "mixtral_8x7b",
+            micro_batch=batch,
+            servers=servers,
+        )
         ratios[batch] = other[0] / own[0]
         if published:
-            lab.check(f"S20-{batch}", ratios[batch], approx=published, rel=0.10,
-                      published=published, reason="compute grows with the batch as bytes do")
+            lab.check(
+                f"S20-{batch}",
+                ratios[batch],
+                approx=published,
+                rel=0.10,
+                published=published,
+                reason="compute grows with the batch as bytes do",
+            )
     lab.check("S20-rises", ratios[64] - ratios[8], ge=0)
 
 

@@ -10,10 +10,15 @@ LAYERS, HIDDEN, BATCH = 4, 64, 32
 
 @ln.scenario
 def moe_gates(lab: ln.Lab, steps: int = 44, dilation: float = 10.0):
-    job = ln.TorchJob("moe_train.py", args=[f"--steps={steps}", f"--layers={LAYERS}",
-                                            f"--hidden={HIDDEN}", f"--batch={BATCH}"],
-                      ranks=8, transport="roce", compute="2 ms", log=LOG,
-                      circuits=ln.CircuitControl(repatch="never"))
+    job = ln.TorchJob(
+        "moe_train.py",
+        args=[f"--steps={steps}", f"--layers={LAYERS}", f"--hidden={HIDDEN}", f"--batch={BATCH}"],
+        ranks=8,
+        transport="roce",
+        compute="2 ms",
+        log=LOG,
+        circuits=ln.CircuitControl(repatch="never"),
+    )
     r = lab.run(fabric("mixnet", "ideal", "400 Mb/s"), job, label="training", dilation=dilation)
     losses = [float(row["loss"]) for row in r.logged(0, LOG)]
     lab.check("learns", losses[-1] / losses[0], le=0.5)

@@ -25,8 +25,13 @@ parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--hidden", type=int, default=200)
 parser.add_argument("--rate", type=float, default=2e-3)
 parser.add_argument("--balance", type=float, default=0.01, help="weight of the loads' loss")
-parser.add_argument("--beside", type=int, default=0, metavar="BYTES",
-                    help="of another all-to-all, which goes on beside a step's")
+parser.add_argument(
+    "--beside",
+    type=int,
+    default=0,
+    metavar="BYTES",
+    help="of another all-to-all, which goes on beside a step's",
+)
 parser.add_argument("--stock", action="store_true", help="torch.distributed's own collectives")
 
 
@@ -128,8 +133,12 @@ def main() -> None:
     others = dist.new_group(list(range(0, world, 2)))
     torch.manual_seed(1)
     model = Reader(arguments.layers, arguments.hidden)
-    own = {id(p) for module in model.modules() if getattr(module, "expert", False)
-           for p in module.parameters()}
+    own = {
+        id(p)
+        for module in model.modules()
+        if getattr(module, "expert", False)
+        for p in module.parameters()
+    }
     shared = [p for p in model.parameters() if id(p) not in own]
     optimizer = torch.optim.Adam(model.parameters(), arguments.rate)
     digits = load_digits()
@@ -151,7 +160,7 @@ def main() -> None:
         dist.all_reduce(flat) if arguments.stock else mixnet.all_reduce(flat)
         at = 0
         for p in shared:
-            p.grad.copy_(flat[at:at + p.numel()].view_as(p) / world)
+            p.grad.copy_(flat[at : at + p.numel()].view_as(p) / world)
             at += p.numel()
         for p in model.parameters():
             if id(p) in own and p.grad is not None:

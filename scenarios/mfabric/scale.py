@@ -23,12 +23,20 @@ def scale(lab: ln.Lab, servers: str = "128,1024,4096"):
     for each in map(int, servers.split(",")):
         ratio = seconds(lab, "mixnet", each) / seconds(lab, "fattree", each)
         gpus = each * 8
-        tree, own = (ln.cost.bill(name, gpus=gpus, rate="400G").total
-                     for name in ("fattree", "mixnet"))
-        lab.metric(f"C7-{gpus}-performance-per-dollar", tree / own / ratio, unit="ratio",
-                   published=2.0)
+        tree, own = (
+            ln.cost.bill(name, gpus=gpus, rate="400G").total for name in ("fattree", "mixnet")
+        )
+        lab.metric(
+            f"C7-{gpus}-performance-per-dollar", tree / own / ratio, unit="ratio", published=2.0
+        )
         if first is None:
             first = ratio
         else:
-            lab.check(f"C7-{gpus}", ratio / first, published=1.0, approx=1.0, rel=0.10,
-                      reason="the more replicas, the longer gradients go round their rings")
+            lab.check(
+                f"C7-{gpus}",
+                ratio / first,
+                published=1.0,
+                approx=1.0,
+                rel=0.10,
+                reason="the more replicas, the longer gradients go round their rings",
+            )

@@ -40,8 +40,10 @@ CONTROLS = {
 }
 PLANNED = ("rent or buy", "clairvoyant")
 OURS, BEST, ALWAYS, NEVER = "worthwhile, share", "clairvoyant", "always, share", "never"
-HASHED = ("its flows are hashed onto wires and circuits, which moves an exchange by more than this "
-          "dark time; by closed forms see the check of the same name")
+HASHED = (
+    "its flows are hashed onto wires and circuits, which moves an exchange by more than this "
+    "dark time; by closed forms see the check of the same name"
+)
 
 
 @ln.plugin.assignment("in_turn")
@@ -86,15 +88,27 @@ class Region:
         if even:
             control["members"] = "lumped"
         return mfabric.compared(
-            name, rate=self.rate, servers=8, alpha=ALPHA, preset=None, matrix=self.matrix, data=1,
-            pipeline=1, profile=dark, control=control, seed=self.seed,
-            fabric={"eps": "lumped"} if even else {}, **self.job)
+            name,
+            rate=self.rate,
+            servers=8,
+            alpha=ALPHA,
+            preset=None,
+            matrix=self.matrix,
+            data=1,
+            pipeline=1,
+            profile=dark,
+            control=control,
+            seed=self.seed,
+            fabric={"eps": "lumped"} if even else {},
+            **self.job,
+        )
 
     def run(self, name: str, dark: str, even: bool = False, **control):
         fabric, job = self.made(name, dark, even, **control)
         self.runs += 1
-        r = self.lab.run(fabric, job, model="fluid", label=f"{self.label}.{self.runs}",
-                         seed=self.seed)
+        r = self.lab.run(
+            fabric, job, model="fluid", label=f"{self.label}.{self.runs}", seed=self.seed
+        )
         return r.experts
 
     def row(self, row: str, split: str, dark: str, even: bool = False) -> Took:
@@ -112,8 +126,10 @@ class Region:
         """Its demands and circuits by request, and their cost."""
         game = self.game(split, dark)
         chosen = mfabric.CHOICES[choice](game)
-        return [(request.demand, game.choices[number]) for request, number
-                in zip(game.requests, chosen, strict=True)], game.cost(chosen)
+        return [
+            (request.demand, game.choices[number])
+            for request, number in zip(game.requests, chosen, strict=True)
+        ], game.cost(chosen)
 
     def game(self, split: str, dark: str) -> mfabric.Game:
         if (split, dark) not in self.games:
@@ -125,21 +141,41 @@ class Region:
                 start[peer // ALPHA, port // ALPHA] += 1
             bps = float(ln.Rate(self.rate).count)
             self.games[split, dark] = mfabric.game(
-                job, self.seed, start, rule=RULE, split=split,
-                dark_s=ln.Time(dark).count / 1e12, circuit_bps=bps, electrical_bps=WIRES * bps)
+                job,
+                self.seed,
+                start,
+                rule=RULE,
+                split=split,
+                dark_s=ln.Time(dark).count / 1e12,
+                circuit_bps=bps,
+                electrical_bps=WIRES * bps,
+            )
         return self.games[split, dark]
 
 
 def took(experts, closed: float = 0.0) -> Took:
-    return Took(sum(each.end_ps - each.begin_ps for each in experts.rounds) / 1e12,
-                sum(each.exposed_ps for each in experts.rounds) / 1e12, experts.patches, closed)
+    return Took(
+        sum(each.end_ps - each.begin_ps for each in experts.rounds) / 1e12,
+        sum(each.exposed_ps for each in experts.rounds) / 1e12,
+        experts.patches,
+        closed,
+    )
 
 
 @ln.scenario
-def worthwhile(lab: ln.Lab, trace: Path | None = None, only: str = "", seeds: int = 10,
-               first: int = 1, darks: str = "25 us,25 ms", rate: str = "100 Gb/s",
-               iterations: int = 4, layers: int = 4, micro_batches: int = 4,
-               compute: str = "58.966 ms"):
+def worthwhile(
+    lab: ln.Lab,
+    trace: Path | None = None,
+    only: str = "",
+    seeds: int = 10,
+    first: int = 1,
+    darks: str = "25 us,25 ms",
+    rate: str = "100 Gb/s",
+    iterations: int = 4,
+    layers: int = 4,
+    micro_batches: int = 4,
+    compute: str = "58.966 ms",
+):
     columns = only.split(",") if only else COLUMNS
     for column in columns:
         if column == "recorded" and trace is None:
@@ -148,16 +184,25 @@ def worthwhile(lab: ln.Lab, trace: Path | None = None, only: str = "", seeds: in
         found: dict[tuple[str, str, str], list[Took]] = {}
         trees = []
         for seed in range(first, first + seeds):
-            region = Region(lab, column, demand(column, trace, iterations, layers, seed), seed,
-                            rate=rate, iterations=iterations, layers=layers, compute=compute,
-                            micro_batches=micro_batches)
+            region = Region(
+                lab,
+                column,
+                demand(column, trace, iterations, layers, seed),
+                seed,
+                rate=rate,
+                iterations=iterations,
+                layers=layers,
+                compute=compute,
+                micro_batches=micro_batches,
+            )
             trees.append(region.tree)
             for split, dark in itertools.product(SPLITS, darks.split(",")):
                 for row in (*CONTROLS, *PLANNED):
                     found.setdefault((split, dark, row), []).append(region.row(row, split, dark))
                 for row in (OURS, ALWAYS):
                     found.setdefault((split, dark, f"{row}, even"), []).append(
-                        region.row(row, split, dark, True))
+                        region.row(row, split, dark, True)
+                    )
         shown(lab, column, found, trees)
 
 
@@ -176,21 +221,27 @@ def shown(lab, column, found, trees):
     for split, dark in itertools.product(splits, darks):
         rows = {row: runs for (*where, row), runs in found.items() if where == [split, dark]}
         name = f"{column}.{split}.{dark.replace(' ', '')}"
-        print(f"{name}: to the fat-tree's (exposed), patches, regret % mean (most); the same by "
-              "closed forms")
+        print(
+            f"{name}: to the fat-tree's (exposed), patches, regret % mean (most); the same by "
+            "closed forms"
+        )
         compute = [a.whole - a.closed for a in rows[BEST]]
         for row in (*CONTROLS, *PLANNED):
             runs = rows[row]
             ratio = mean(a.whole / tree for a, tree in zip(runs, trees, strict=True))
             exposed = mean(a.exposed / tree for a, tree in zip(runs, trees, strict=True))
             regret = [100 * (a.whole / b.whole - 1) for a, b in zip(runs, rows[BEST], strict=True)]
-            line = (f"  {row:<24}{ratio:6.3f} ({exposed:.3f}) {mean(a.patches for a in runs):6.1f} "
-                    f"{mean(regret):7.2f} ({max(regret):6.2f})")
+            line = (
+                f"  {row:<24}{ratio:6.3f} ({exposed:.3f}) {mean(a.patches for a in runs):6.1f} "
+                f"{mean(regret):7.2f} ({max(regret):6.2f})"
+            )
             lab.metric(f"{name}.{row}", ratio, unit="ratio")
             lab.metric(f"{name}.{row}.regret", mean(regret), unit="%")
             if runs[0].closed:
-                closed = [100 * (a.closed - b.closed) / (b.closed + rest)
-                          for a, b, rest in zip(runs, rows[BEST], compute, strict=True)]
+                closed = [
+                    100 * (a.closed - b.closed) / (b.closed + rest)
+                    for a, b, rest in zip(runs, rows[BEST], compute, strict=True)
+                ]
                 line += f" {mean(closed):7.2f} ({max(closed):6.2f})"
                 lab.metric(f"{name}.{row}.regret-closed", mean(closed), unit="%")
             print(line)
@@ -203,13 +254,24 @@ def checks(lab, name, dark_s, rows):
     lab.check(f"{name}.regret", regret, le=0.05)
     # The clairvoyant is the best of closed forms; in runs another row may be faster.
     fastest = min((mean(a.whole for a in rows[row]), row) for row in (*CONTROLS, *PLANNED))
-    lab.check(f"{name}.regret-to-fastest", mean(a.whole for a in ours) / fastest[0] - 1, le=0.05,
-              reason=f"the fastest row in runs is {fastest[1]}")
+    lab.check(
+        f"{name}.regret-to-fastest",
+        mean(a.whole for a in ours) / fastest[0] - 1,
+        le=0.05,
+        reason=f"the fastest row in runs is {fastest[1]}",
+    )
     over = [(a.whole - n.whole, a.closed - n.closed) for a, n in zip(ours, never, strict=True)]
-    lab.check(f"{name}.dark-times-over-never", max(each for each, _ in over) / dark_s, le=1.0,
-              reason=HASHED)
-    lab.check(f"{name}.dark-times-over-never.closed", max(each for _, each in over) / dark_s,
-              le=1.0 + 1e-6)
+    lab.check(
+        f"{name}.dark-times-over-never",
+        max(each for each, _ in over) / dark_s,
+        le=1.0,
+        reason=HASHED,
+    )
+    lab.check(
+        f"{name}.dark-times-over-never.closed",
+        max(each for _, each in over) / dark_s,
+        le=1.0 + 1e-6,
+    )
     # What it gains against patching always, by cause.
     even = zip(rows[f"{OURS}, even"], rows[f"{ALWAYS}, even"], strict=True)
     gain = mean(c.whole - a.whole for a, c in zip(ours, always, strict=True))
@@ -217,8 +279,13 @@ def checks(lab, name, dark_s, rows):
     circuits = mean(c.closed - a.closed for a, c in zip(ours, always, strict=True)) - patches
     shared = mean(c.whole - a.whole for a, c in even) - patches - circuits
     whole = mean(c.whole for c in always)
-    parts = {"gain": gain, "gain.fewer-patches": patches, "gain.better-circuits": circuits,
-             "gain.shared-ports": shared, "gain.hash": gain - patches - circuits - shared}
+    parts = {
+        "gain": gain,
+        "gain.fewer-patches": patches,
+        "gain.better-circuits": circuits,
+        "gain.shared-ports": shared,
+        "gain.hash": gain - patches - circuits - shared,
+    }
     print("  " + ", ".join(f"{part} {100 * value / whole:.2f} %" for part, value in parts.items()))
     for part, value in parts.items():
         lab.metric(f"{name}.{part}", 100 * value / whole, unit="%")

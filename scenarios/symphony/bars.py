@@ -54,19 +54,26 @@ def captures(lab, fabric, label):
 
 
 def ring_of(ranks, step, **more):
-    return ln.AllReduce(ln.Size.of(ln.Size(step).bytes * ranks), transport="roce",
-                        **{"queue_pair": "per-step", "whole_steps": True, "name": "ring", **more})
+    return ln.AllReduce(
+        ln.Size.of(ln.Size(step).bytes * ranks),
+        transport="roce",
+        **{"queue_pair": "per-step", "whole_steps": True, "name": "ring", **more},
+    )
 
 
 @bar
 def s3(lab, seeds):
     for hosts, step in ((16, "4 MB"), (32, "2 MB")):
         condition = rings.Condition(hosts=hosts, step=step)
-        pairs = [rings.run_pair(lab.run, condition, seed, f"S3-{hosts}",
-                                ("off", "on", "no_marks", "alone"))
-                 for seed in seeds_of(lab, seeds)]
-        off, on = (statistics.fmean(getattr(pair, kind).gap for pair in pairs)
-                   for kind in ("off", "on"))
+        pairs = [
+            rings.run_pair(
+                lab.run, condition, seed, f"S3-{hosts}", ("off", "on", "no_marks", "alone")
+            )
+            for seed in seeds_of(lab, seeds)
+        ]
+        off, on = (
+            statistics.fmean(getattr(pair, kind).gap for pair in pairs) for kind in ("off", "on")
+        )
         gains = [pair.gain for pair in pairs]
         idle = sum(pair.off.idle is not None or pair.on.idle is not None for pair in pairs)
         lab.check(f"S3-control-at-work-{hosts}", idle, eq=0)
@@ -75,8 +82,12 @@ def s3(lab, seeds):
         lab.metric("gain_least", min(gains), unit="ratio", label=f"S3-{hosts}")
         lab.metric("gain_most", max(gains), unit="ratio", label=f"S3-{hosts}")
         for kind in ("no_marks", "alone"):  # beside the bar: what marks cost, and extra ones alone
-            lab.metric(f"saved_{kind}", statistics.fmean(pair.saved(kind) for pair in pairs),
-                       unit="ratio", label=f"S3-{hosts}")
+            lab.metric(
+                f"saved_{kind}",
+                statistics.fmean(pair.saved(kind) for pair in pairs),
+                unit="ratio",
+                label=f"S3-{hosts}",
+            )
         leaders(lab, f"S3-{hosts}", [(pair.off.leading_s, pair.on.leading_s) for pair in pairs])
 
 
@@ -100,8 +111,9 @@ def s5(lab, seeds):
 
 @bar
 def s6(lab, seeds):
-    for (hosts, gain), earlier in zip(fluid("re-hash + bursts").items(),
-                                      rings.EARLIER["re-hash + bursts"], strict=True):
+    for (hosts, gain), earlier in zip(
+        fluid("re-hash + bursts").items(), rings.EARLIER["re-hash + bursts"], strict=True
+    ):
         lab.check(f"S6-{hosts}", gain, approx=earlier, abs=4)
 
 
@@ -116,8 +128,15 @@ def s7(lab, seeds):
             fabric.program("*", "symphony", enable=name == "on", **ON)
         files = captures(lab, fabric, f"S7-{name}")
         trace = lab.directory / f"S7-{name}.trace"
-        lab.run(fabric, condition.job(), seed=lab.seed, roce=condition.options(),
-                label=f"S7-{name}", pcap=files, trace=str(trace))
+        lab.run(
+            fabric,
+            condition.job(),
+            seed=lab.seed,
+            roce=condition.options(),
+            label=f"S7-{name}",
+            pcap=files,
+            trace=str(trace),
+        )
         sums[name] = [digest(each) for each in (trace, *files.values())]
         remove({"trace": trace, **files})
     for name, sign in (("off", "eq"), ("on", "ge")):
@@ -143,13 +162,23 @@ def s8(lab, seeds):
             fabric.program("*", "symphony", mode=mode, **ON)
             # A host that is late on purpose gets its ring marked: marks are possible here.
             late = [ln.degrade("h3--p0.leaf1", 0.1, at="0 s", duration="1 s")]
-            r = lab.run(fabric, ring_of(16, "4 MB"), late if name == "late" else [],
-                        seed=lab.seed, roce=options, label=f"S8-{mode}-{name}")
+            r = lab.run(
+                fabric,
+                ring_of(16, "4 MB"),
+                late if name == "late" else [],
+                seed=lab.seed,
+                roce=options,
+                label=f"S8-{mode}-{name}",
+            )
             if name == "aligned":
                 lab.check(f"S8-extra-marks-{mode}", rings.counted(r, "extra_marks"), eq=0)
                 lab.check(f"S8-base-marks-{mode}", rings.counted(r, "base_marks"), eq=0)
-                lab.metric("S8-largest-gap", max_counter(r, "largest_gap") / rings.STEP,
-                           unit="steps", label=mode)
+                lab.metric(
+                    "S8-largest-gap",
+                    max_counter(r, "largest_gap") / rings.STEP,
+                    unit="steps",
+                    label=mode,
+                )
             else:
                 lab.check(f"S8-marks-of-a-late-ring-{mode}", rings.counted(r, "extra_marks"), ge=1)
 
@@ -163,9 +192,13 @@ def s9(lab, seeds):
     condition = rings.Condition(hosts=16, step="1 MB", jitter=0.3)
     found = []
     for first in (0, 65_530):
-        r = lab.run(condition.fabric("on"),
-                    ring_of(16, "1 MB", step_jitter=0.3, first_step=first), seed=lab.seed,
-                    roce=condition.options(), label=f"S9-{first}")
+        r = lab.run(
+            condition.fabric("on"),
+            ring_of(16, "1 MB", step_jitter=0.3, first_step=first),
+            seed=lab.seed,
+            roce=condition.options(),
+            label=f"S9-{first}",
+        )
         found.append((r.ring_steps.rows[:, [0, 1, 3]].tolist(), rings.marks_by_switch(r)))
     lab.check("S9-same-times", found[0][0] == found[1][0], eq=1)
     lab.check("S9-same-marks", found[0][1] == found[1][1], eq=1)
@@ -181,22 +214,35 @@ def s10(lab, seeds):
         rng = random.Random(f"S10 {seed}")
         prob = rng.random() < 0.5
         condition = rings.Condition(
-            hosts=rng.choice((4, 6, 8)), step=rng.choice(("300 kB", "1 MB", "2 MB")),
+            hosts=rng.choice((4, 6, 8)),
+            step=rng.choice(("300 kB", "1 MB", "2 MB")),
             queue_pair=rng.choice(("per-step", "persistent")),
-            host="D" if prob else rng.choice("ABC"), jitter=rng.choice((0, 0.3, 1)),
-            bursts=rng.choice((0, 0.3)))
-        fabric = condition.fabric("on").program("*", "symphony", mode="prob" if prob else "spaced",
-                                                **ON)
+            host="D" if prob else rng.choice("ABC"),
+            jitter=rng.choice((0, 0.3, 1)),
+            bursts=rng.choice((0, 0.3)),
+        )
+        fabric = condition.fabric("on").program(
+            "*", "symphony", mode="prob" if prob else "spaced", **ON
+        )
         files = captures(lab, fabric, f"S10-{seed}")
         job = condition.job().model_copy(
-            update={"first_step": rng.choice((0, 60_000, 65_530)), "channels": rng.choice((1, 2))})
-        r = lab.run(fabric, job, condition.faults(fabric, seed), seed=seed,
-                    roce=condition.options(), label=f"S10-{seed}", pcap=files)
+            update={"first_step": rng.choice((0, 60_000, 65_530)), "channels": rng.choice((1, 2))}
+        )
+        r = lab.run(
+            fabric,
+            job,
+            condition.faults(fabric, seed),
+            seed=seed,
+            roce=condition.options(),
+            label=f"S10-{seed}",
+            pcap=files,
+        )
         seen = [mark for file in files.values() for mark in rings.marks_seen(file)]
         marks += len(seen)
         counts += rings.counted(r, "extra_marks")
         wrong += [mark.wrong for mark in seen if mark.wrong] + [
-            "in warm-up" for mark in seen if mark.epochs < WARM]
+            "in warm-up" for mark in seen if mark.epochs < WARM
+        ]
         remove(files)
     lab.check("S10-marks-in-captures-of-those-counted", marks - counts, eq=0)
     lab.check("S10-marks", marks, ge=seeds)
@@ -220,8 +266,10 @@ def lied_to(lab, seeds, label, **program):
             fabric = rings.shared_fabric(hosts)
             if name == "lie":
                 fabric.program("*", "symphony", mode="spaced", **ON, **program)
-            jobs = [ring_of(hosts, "4 MB", first_step=1, hosts=[f"h{i}" for i in range(hosts)]),
-                    rings.liars(hosts, "30 ms", claim if name == "lie" else ())]
+            jobs = [
+                ring_of(hosts, "4 MB", first_step=1, hosts=[f"h{i}" for i in range(hosts)]),
+                rings.liars(hosts, "30 ms", claim if name == "lie" else ()),
+            ]
             r = lab.run(fabric, jobs, seed=seed, label=f"{label}-{name}-{seed}", roce=HOSTS)
             found[name] = r.job("ring").ring_steps
             marks += rings.counted(r, "extra_marks")
@@ -236,9 +284,17 @@ def s11(lab, seeds):
     this ring is in step 0. The ring is in steps 1 to 14."""
     longer, marks, leading = lied_to(lab, seeds, "S11")
     mean = statistics.fmean(longer)
-    lab.check("S11-longer", mean, le=0.10, reason=None if mean <= 0.10 else (
-        "the gate of one packet stays open: the false laggard's own packet leaves a queue of "
-        "one behind a sender at line rate, and a queue of one neither grows nor drains"))
+    lab.check(
+        "S11-longer",
+        mean,
+        le=0.10,
+        reason=None
+        if mean <= 0.10
+        else (
+            "the gate of one packet stays open: the false laggard's own packet leaves a queue of "
+            "one behind a sender at line rate, and a queue of one neither grows nor drains"
+        ),
+    )
     lab.check("S11-marks", marks, ge=1)
     lab.metric("S11-most", max(longer), unit="ratio")
     leaders(lab, "S11", leading)
@@ -252,8 +308,9 @@ def s12(lab, seeds):
     """One kind of hosts that do not see marks, TIMELY. HPCC is not implemented, so that hosts which
     read telemetry were not tried."""
     condition = rings.Condition(hosts=16, step="2 MB", host="timely", jitter=0.3)
-    pairs = [rings.run_pair(lab.run, condition, seed, "S12")
-             for seed in seeds_of(lab, min(seeds, 6))]
+    pairs = [
+        rings.run_pair(lab.run, condition, seed, "S12") for seed in seeds_of(lab, min(seeds, 6))
+    ]
     lab.check("S12-marks", sum(pair.on.extra for pair in pairs), ge=1)
     off = [pair.off.seconds for pair in pairs]
     noise = statistics.stdev(off) / statistics.fmean(off) if len(off) > 1 else 0
@@ -266,12 +323,17 @@ def s12(lab, seeds):
 def s14(lab, seeds):
     fabric = rings.ring_fabric(16, oversubscription=2).program("*", "symphony", **ON)
     files = captures(lab, fabric, "S14")
-    jobs = [ring_of(8, "4 MB", channels=4, hosts=[f"h{i}" for i in range(8)]),
-            ring_of(8, "4 MB", channels=4, name="other", hosts=[f"h{i}" for i in range(8, 16)])]
-    r = lab.run(fabric, jobs, seed=lab.seed, roce=HOSTS,
-                label="S14-channels", pcap=files)
-    rows = [(name, row["egress"], row["job"], row["ring"]) for name in fabric.switches
-            for row in r.switch(name).snapshot()["rings"] if row["state"]]
+    jobs = [
+        ring_of(8, "4 MB", channels=4, hosts=[f"h{i}" for i in range(8)]),
+        ring_of(8, "4 MB", channels=4, name="other", hosts=[f"h{i}" for i in range(8, 16)]),
+    ]
+    r = lab.run(fabric, jobs, seed=lab.seed, roce=HOSTS, label="S14-channels", pcap=files)
+    rows = [
+        (name, row["egress"], row["job"], row["ring"])
+        for name in fabric.switches
+        for row in r.switch(name).snapshot()["rings"]
+        if row["state"]
+    ]
     mixed = [mark.wrong for file in files.values() for mark in rings.marks_seen(file) if mark.wrong]
     remove(files)
     lab.check("S14-rings", len({row[2:] for row in rows}), eq=8)
@@ -288,14 +350,16 @@ def s14(lab, seeds):
             fabric = rings.ring_fabric(16, oversubscription=2)
             if name == "on":
                 fabric.program("*", "symphony", jobs=["ring"], **ON)
-            jobs = [ring_of(8, "4 MB", name=each, hosts=[f"h{first + i}" for i in range(8)])
-                    for each, first in (("ring", 0), ("background", 8))]
-            found[name] = lab.run(fabric, jobs, seed=seed, label=f"S14-{name}-{seed}",
-                                  roce=HOSTS)
+            jobs = [
+                ring_of(8, "4 MB", name=each, hosts=[f"h{first + i}" for i in range(8)])
+                for each, first in (("ring", 0), ("background", 8))
+            ]
+            found[name] = lab.run(fabric, jobs, seed=seed, label=f"S14-{name}-{seed}", roce=HOSTS)
         background = [found[name].job("background").ring_steps.laggard()[-1] for name in found]
         times.append(background[1] / background[0] - 1)
-        leading.append([float(each.job("ring").ring_steps.leader().mean())
-                        for each in found.values()])
+        leading.append(
+            [float(each.job("ring").ring_steps.leader().mean()) for each in found.values()]
+        )
     lab.check("S14-background", statistics.fmean(times), ge=-0.05, le=0.05)
     leaders(lab, "S14", leading)
 
@@ -308,8 +372,7 @@ def s15(lab, seeds):
         fabric = rings.ring_fabric(8).program("*", "symphony", **ON)
         files = captures(lab, fabric, f"S15-{seed}")
         job = ring_of(8, "1 MB", repeat=3, new_communicator_every=1, step_jitter=0.5)
-        r = lab.run(fabric, job, seed=seed, roce=HOSTS,
-                    label=f"S15-{seed}", pcap=files)
+        r = lab.run(fabric, job, seed=seed, roce=HOSTS, label=f"S15-{seed}", pcap=files)
         seen = [mark for file in files.values() for mark in rings.marks_seen(file)]
         missed += rings.counted(r, "extra_marks") - len(seen)
         early += sum(mark.epochs < WARM for mark in seen)
@@ -333,8 +396,10 @@ def bars(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: st
     between them."""
     wanted = rings.chosen(only, BARS, "bar")
     if all(name in FLUID for name in wanted):
-        raise ln.UsageError(f"only: {', '.join(wanted)} send no packets, and a scenario must; add "
-                            f"a bar that does, as only={wanted[0]},S8")
+        raise ln.UsageError(
+            f"only: {', '.join(wanted)} send no packets, and a scenario must; add "
+            f"a bar that does, as only={wanted[0]},S8"
+        )
     for name in wanted:
         BARS[name](lab, seeds)
     results = {name for name in wanted if name in ("S3", "S11", "S12", "S14")}

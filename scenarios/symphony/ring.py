@@ -15,17 +15,29 @@ import lib as rings
 
 
 @ln.scenario
-def ring(lab: ln.Lab,
-         symphony: Literal["off", "on", "oracle", "no_marks", "alone", "not_owner", "leaders",
-                           "not_random", "not_leader"] = "on",
-         hosts: Annotated[int, Field(ge=4, le=64, multiple_of=2)] = 16,
-         rehash: Literal["step", "fixed"] = "step",
-         queue_pair: Literal["persistent", "per-step"] = "persistent",
-         host: Literal["A", "B", "C", "D", "timely", "astra-sim", "N"] = "B",
-         step: ln.Size = "2 MB",
-         jitter: Annotated[float, Field(ge=0, le=100)] = 0.0,
-         bursts: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-         oversubscription: Annotated[int, Field(ge=1, le=8)] = 1, pfc: bool = True):
+def ring(
+    lab: ln.Lab,
+    symphony: Literal[
+        "off",
+        "on",
+        "oracle",
+        "no_marks",
+        "alone",
+        "not_owner",
+        "leaders",
+        "not_random",
+        "not_leader",
+    ] = "on",
+    hosts: Annotated[int, Field(ge=4, le=64, multiple_of=2)] = 16,
+    rehash: Literal["step", "fixed"] = "step",
+    queue_pair: Literal["persistent", "per-step"] = "persistent",
+    host: Literal["A", "B", "C", "D", "timely", "astra-sim", "N"] = "B",
+    step: ln.Size = "2 MB",
+    jitter: Annotated[float, Field(ge=0, le=100)] = 0.0,
+    bursts: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    oversubscription: Annotated[int, Field(ge=1, le=8)] = 1,
+    pfc: bool = True,
+):
     """One ring all-reduce, for sweeps.
 
     `symphony`: base marks alone, base or extra marks, the oracle queue, no marks at all, extra
@@ -35,12 +47,24 @@ def ring(lab: ln.Lab,
     `host`: DCQCN as simulators have it (A), as NICs do (B), B with a short timer (C), a DCTCP-like
     window (D), TIMELY, a window alone (astra-sim), NSCC of MRC (N). `jitter`: mean compute between
     two steps, in steps. `bursts`: share of the time in which an uplink has 20 % of its rate."""
-    condition = rings.Condition(hosts=hosts, rehash=rehash, queue_pair=queue_pair, host=host,
-                                step=str(step), jitter=jitter, bursts=bursts,
-                                oversubscription=oversubscription, pfc=pfc)
+    condition = rings.Condition(
+        hosts=hosts,
+        rehash=rehash,
+        queue_pair=queue_pair,
+        host=host,
+        step=str(step),
+        jitter=jitter,
+        bursts=bursts,
+        oversubscription=oversubscription,
+        pfc=pfc,
+    )
     fabric = condition.fabric(symphony)
-    r = lab.run(fabric, condition.job(), condition.faults(fabric, lab.seed),
-                **{condition.over: condition.options()})
+    r = lab.run(
+        fabric,
+        condition.job(),
+        condition.faults(fabric, lab.seed),
+        **{condition.over: condition.options()},
+    )
     found = rings.Outcome.of(r, condition)
     lab.check("no-error", found.errors, eq=0)
     # A run whose hosts did not react to marks says nothing of marks.

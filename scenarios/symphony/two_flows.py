@@ -15,16 +15,27 @@ import lib as rings
 RATE = "10 Gb/s"
 PRESETS = ("A", "B", "C", "D")
 # Of the presets, which are for 100 Gb/s.
-TENTH = {"additive_rate_bps": 5_000_000, "hyper_rate_bps": 10_000_000,
-         "minimum_rate_bps": 10_000_000}
+TENTH = {
+    "additive_rate_bps": 5_000_000,
+    "hyper_rate_bps": 10_000_000,
+    "minimum_rate_bps": 10_000_000,
+}
 LATE = 2  # steps that the laggard begins late
 FOURTH = 4  # step of the laggard at which bar S2 looks
 FAR = 32  # steps that two flows may be apart: no ring binds these
 
 
 def fabric(symphony, identity):
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate=RATE, delay="1 us",
-                            payload="4096 B", pfc=ln.Pfc("4 MB"))
+    made = ln.clos.two_tier(
+        planes=1,
+        leaves=2,
+        spines=1,
+        hosts_per_leaf=2,
+        rate=RATE,
+        delay="1 us",
+        payload="4096 B",
+        pfc=ln.Pfc("4 MB"),
+    )
     made.override("*--*", ecn=ln.Ecn("40 kB", "160 kB", share=0.2))
     if symphony:
         made.program("*", "symphony", mode="spaced", tau="1 step", g=FAR, identity=identity)
@@ -41,24 +52,38 @@ def compared(lab, host, size, steps, identity, scaled):
     """Both runs of one kind of hosts, and the checks of bar S2."""
     step_ps = size.bytes * 8 * 10**12 // (steps * ln.Rate(RATE).count)
     # Hosts in turn on two leaves: both flows cross the one uplink.
-    job = ln.Flows(size, count=2, pairs=[(0, 1), (2, 3)], transport="roce", steps=steps,
-                   starts=["0 s", ln.Time.of(LATE * step_ps)])
+    job = ln.Flows(
+        size,
+        count=2,
+        pairs=[(0, 1), (2, 3)],
+        transport="roce",
+        steps=steps,
+        starts=["0 s", ln.Time.of(LATE * step_ps)],
+    )
     roce = {"preset": host, "identity": identity} | (TENTH if scaled else {})
-    runs = {name: lab.run(fabric(on, identity), job, label=f"{host}.{name}", roce=roce)
-            for name, on in (("off", False), ("on", True))}
+    runs = {
+        name: lab.run(fabric(on, identity), job, label=f"{host}.{name}", roce=roce)
+        for name, on in (("off", False), ("on", True))
+    }
     found = {name: ends(r.ring_steps) for name, r in runs.items()}
     for name, r in runs.items():
         lab.check(f"no-error-{host}-{name}", r["errors"], eq=0)
-        for what, value, unit in zip(("step_gap", "laggard_step_4", "leader_ends", "laggard_ends"),
-                                     found[name], ("steps", "s", "s", "s"), strict=True):
+        for what, value, unit in zip(
+            ("step_gap", "laggard_step_4", "leader_ends", "laggard_ends"),
+            found[name],
+            ("steps", "s", "s", "s"),
+            strict=True,
+        ):
             lab.metric(what, value, unit=unit, label=f"{host}.{name}")
     gap, fourth, leader, _ = (on / off for off, on in zip(found["off"], found["on"], strict=True))
     last = max(found["on"][2:]) / max(found["off"][2:])
     lab.check(f"S2-gap-{host}", gap, le=0.5)
     lab.check(f"S2-laggard-step-4-{host}", fourth, le=0.90)
     lab.check(f"S2-leader-ends-{host}", leader, le=1.08)
-    alone = ("without extra marks the later flow was alone for longer, at the rate that its timers "
-             "had left it")
+    alone = (
+        "without extra marks the later flow was alone for longer, at the rate that its timers "
+        "had left it"
+    )
     lab.check(f"S2-last-end-{host}", last, ge=0.97, le=1.01, reason=alone if last < 0.97 else None)
     marks = rings.marks_by_switch(runs["on"])
     lab.check(f"extra-marks-{host}", sum(extra for _, extra in marks.values()), ge=1)
@@ -66,9 +91,14 @@ def compared(lab, host, size, steps, identity, scaled):
 
 
 @ln.scenario
-def two_flows(lab: ln.Lab, hosts: str = "A,B,C", size: ln.Size = "1 GB",
-              steps: Annotated[int, Field(ge=FOURTH, le=4096)] = 16,
-              identity: Literal["hdr", "sport"] = "hdr", scaled: bool = True):
+def two_flows(
+    lab: ln.Lab,
+    hosts: str = "A,B,C",
+    size: ln.Size = "1 GB",
+    steps: Annotated[int, Field(ge=FOURTH, le=4096)] = 16,
+    identity: Literal["hdr", "sport"] = "hdr",
+    scaled: bool = True,
+):
     """A leader and a laggard on one link, without and with extra marks: bar S2.
 
     `hosts`: presets of roce, with commas between. `identity`: the step in a header of its own,
@@ -84,5 +114,6 @@ def two_flows(lab: ln.Lab, hosts: str = "A,B,C", size: ln.Size = "1 GB",
         runs, marks = compared(lab, host, size, steps, identity, scaled)
         named = {"marks off": runs["off"].ring_steps, "extra marks": runs["on"].ring_steps}
         rings.steps_figure(named, names={0: "leader", 1: "laggard"}).savefig(
-            lab.directory / f"steps_{host}.png", dpi=150)
+            lab.directory / f"steps_{host}.png", dpi=150
+        )
         rings.marks_figure(marks).savefig(lab.directory / f"marks_{host}.png", dpi=150)

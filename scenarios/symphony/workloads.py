@@ -38,9 +38,18 @@ class Workload:
 
     def made(self, queue_pair):
         size = ln.Size.of(ln.Size(self.step).bytes * self.ranks * self.channels)
-        found = [self.collective(size, transport="roce", queue_pair=queue_pair, whole_steps=True,
-                                 channels=self.channels, name=f"ring{number}",
-                                 hosts=self.hosts(number)) for number in range(self.jobs)]
+        found = [
+            self.collective(
+                size,
+                transport="roce",
+                queue_pair=queue_pair,
+                whole_steps=True,
+                channels=self.channels,
+                name=f"ring{number}",
+                hosts=self.hosts(number),
+            )
+            for number in range(self.jobs)
+        ]
         if self.beside:
             found.append(ln.AllToAll(size, 4, "roce", name=BESIDE, hosts=self.hosts(self.jobs)))
         return found
@@ -79,27 +88,43 @@ class Found:
 
     @classmethod
     def of(cls, r, workload):
-        parts = [r] if workload.jobs + workload.beside == 1 else [
-            r.job(f"ring{number}") for number in range(workload.jobs)]
+        parts = (
+            [r]
+            if workload.jobs + workload.beside == 1
+            else [r.job(f"ring{number}") for number in range(workload.jobs)]
+        )
         steps = [part.ring_steps for part in parts]
         times = [max(each.laggard(channel)[-1] for channel in each.channels) for each in steps]
-        switches = {name.removeprefix("switch "): row for name, row in r.data.totals.items()
-                    if "extra_marks" in row}
+        switches = {
+            name.removeprefix("switch "): row
+            for name, row in r.data.totals.items()
+            if "extra_marks" in row
+        }
         beside, foreign = None, 0
         if workload.beside:
             beside = r.job(BESIDE).data.iterations[-1].end_ps / 1e12
-            foreign = sum(r.switch(name).by_job().get(workload.jobs, {}).get("tagged", 0)
-                          for name in switches)
-        return cls(statistics.fmean(times), statistics.fmean(each.gap() for each in steps),
-                   statistics.fmean(float(each.leader().mean()) for each in steps),
-                   sum(row["extra_marks"] for row in switches.values()),
-                   sum(int(part["errors"] or 0) for part in parts), beside, foreign)
+            foreign = sum(
+                r.switch(name).by_job().get(workload.jobs, {}).get("tagged", 0) for name in switches
+            )
+        return cls(
+            statistics.fmean(times),
+            statistics.fmean(each.gap() for each in steps),
+            statistics.fmean(float(each.leader().mean()) for each in steps),
+            sum(row["extra_marks"] for row in switches.values()),
+            sum(int(part["errors"] or 0) for part in parts),
+            beside,
+            foreign,
+        )
 
 
 @ln.scenario
-def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = "",
-              host: Literal["A", "B", "C"] = "B",
-              queue_pair: Literal["per-step", "persistent"] = "per-step"):
+def workloads(
+    lab: ln.Lab,
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 24,
+    only: str = "",
+    host: Literal["A", "B", "C"] = "B",
+    queue_pair: Literal["per-step", "persistent"] = "per-step",
+):
     """Time that Symphony's extra marks save, by workload; minutes.
 
     `seeds`: pairs of each workload. `only`: workloads, with semicolons between them. Prints the
@@ -114,17 +139,31 @@ def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, onl
         workload, label = WORKLOADS[name], f"w{list(WORKLOADS).index(name) + 1}"
         pairs = []
         for seed in range(lab.seed, lab.seed + seeds):
-            pairs.append([Found.of(lab.run(
-                workload.fabric(on), workload.made(queue_pair), seed=seed, roce=options,
-                label=f"{label}-{'on' if on else 'off'}-{seed}"), workload)
-                for on in (False, True)])
+            pairs.append(
+                [
+                    Found.of(
+                        lab.run(
+                            workload.fabric(on),
+                            workload.made(queue_pair),
+                            seed=seed,
+                            roce=options,
+                            label=f"{label}-{'on' if on else 'off'}-{seed}",
+                        ),
+                        workload,
+                    )
+                    for on in (False, True)
+                ]
+            )
         gains = [1 - on.seconds / off.seconds for off, on in pairs]
         gap = [statistics.fmean(pair[i].gap for pair in pairs) for i in (0, 1)]
         leading = statistics.fmean(on.leading / off.leading - 1 for off, on in pairs)
         marks = statistics.fmean(on.marks for _, on in pairs)
         spread = f"({100 * min(gains):.0f}..{100 * max(gains):.0f})"
-        print(f"{name:<26}{100 * statistics.fmean(gains):7.1f}{spread:>12}"
-              f"{gap[0]:8.1f} ->{gap[1]:4.1f}{100 * leading:+9.1f}{marks:8.0f}", flush=True)
+        print(
+            f"{name:<26}{100 * statistics.fmean(gains):7.1f}{spread:>12}"
+            f"{gap[0]:8.1f} ->{gap[1]:4.1f}{100 * leading:+9.1f}{marks:8.0f}",
+            flush=True,
+        )
         lab.check(f"no-error-{label}", sum(off.errors + on.errors for off, on in pairs), eq=0)
         lab.metric("gain", statistics.fmean(gains), unit="ratio", label=label, reason=name)
         lab.metric("step_gap_off", gap[0], unit="steps", label=label)

@@ -25,8 +25,7 @@ void reductions(benchmark::State& state, DataType type, ReduceOp op) {
     copying += seconds([&] { std::memcpy(out.data(), tensor.data(), bytes); });
     reducing += seconds([&] { reduce(op, type, out.data(), slot.data() + 48, tensor.data(), bytes); });
   }
-  state.counters["GB/s"] =
-      static_cast<double>(bytes) * static_cast<double>(state.iterations()) / reducing / 1e9;
+  state.counters["GB/s"] = static_cast<double>(bytes) * static_cast<double>(state.iterations()) / reducing / 1e9;
   state.counters["of_memcpy"] = copying / reducing;
 }
 

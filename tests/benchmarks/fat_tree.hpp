@@ -13,8 +13,7 @@ namespace loomnet::testing {
 // Hosts are nodes 0 … k³/4 - 1, k/2 behind each edge switch, k²/4 in each pod.
 class FatTree {
  public:
-  FatTree(Network& network, unsigned k, const LinkConfig& up, const LinkConfig& fabric,
-          const LinkConfig& down)
+  FatTree(Network& network, unsigned k, const LinkConfig& up, const LinkConfig& fabric, const LinkConfig& down)
       : network_(network), half_(k / 2), pods_(k) {
     for (unsigned h = 0; h < hosts(); ++h) network.add_host(1);
     // Ports: down first, then up. Edge e and aggregation a of a pod: 0 … k/2 - 1; core a·k/2 + i is
@@ -30,14 +29,12 @@ class FatTree {
     for (unsigned pod = 0; pod < pods_; ++pod) {
       for (unsigned e = 0; e < half_; ++e) {
         for (unsigned a = 0; a < half_; ++a) {
-          network.connect({edge(pod, e), port(half_ + a)}, {aggregation(pod, a), port(e)}, fabric,
-                          fabric);
+          network.connect({edge(pod, e), port(half_ + a)}, {aggregation(pod, a), port(e)}, fabric, fabric);
         }
       }
       for (unsigned a = 0; a < half_; ++a) {
         for (unsigned i = 0; i < half_; ++i) {
-          network.connect({aggregation(pod, a), port(half_ + i)}, {core(a * half_ + i), port(pod)},
-                          fabric, fabric);
+          network.connect({aggregation(pod, a), port(half_ + i)}, {core(a * half_ + i), port(pod)}, fabric, fabric);
         }
       }
     }
@@ -70,8 +67,7 @@ class FatTree {
       path.uplinks = {0};
     } else {
       const bool inside = pod_of(from) == pod_of(to);
-      path.row = {
-          {first, static_cast<std::uint16_t>(inside ? kAggregation : kCore), last, out}, 4, 1};
+      path.row = {{first, static_cast<std::uint16_t>(inside ? kAggregation : kCore), last, out}, 4, 1};
       for (unsigned u = 0; u < (inside ? half_ : half_ * half_); ++u) {
         path.uplinks.push_back(static_cast<std::uint16_t>(u));
       }
@@ -81,8 +77,7 @@ class FatTree {
 
   void add_switch(std::size_t ports, std::shared_ptr<const TableBatch> tables) {
     auto program = std::make_unique<ForwardProgram>(
-        ports,
-        ForwardSettings{.hash_seed = hash_key(network_.seed(), network_.nodes(), 0x65636d70)});
+        ports, ForwardSettings{.hash_seed = hash_key(network_.seed(), network_.nodes(), 0x65636d70)});
     program->set_tables(std::move(tables));
     network_.add_switch(ports, std::move(program));
   }
@@ -104,21 +99,16 @@ class FatTree {
   std::shared_ptr<const TableBatch> edge_tables(unsigned pod, unsigned e) const {
     auto t = tables(half_, half_);
     t.own_un = {usid(kEdge + pod * half_ + e)};
-    for (unsigned c = 0; c < half_ * half_; ++c)
-      t.fib.push_back({usid(kCore + c), port(half_ + c / half_)});
-    for (unsigned a = 0; a < half_; ++a)
-      t.fib.push_back({usid(kAggregation + a), port(half_ + a)});
+    for (unsigned c = 0; c < half_ * half_; ++c) t.fib.push_back({usid(kCore + c), port(half_ + c / half_)});
+    for (unsigned a = 0; a < half_; ++a) t.fib.push_back({usid(kAggregation + a), port(half_ + a)});
     for (unsigned p = 0; p < half_; ++p) t.fib.push_back({usid(kHost + p), port(p)});
-    add_hosts(t, [&](unsigned h) {
-      return pod_of(h) == pod && edge_of(h) == e ? static_cast<int>(h % half_) : -1;
-    });
+    add_hosts(t, [&](unsigned h) { return pod_of(h) == pod && edge_of(h) == e ? static_cast<int>(h % half_) : -1; });
     return t.pack();
   }
   std::shared_ptr<const TableBatch> aggregation_tables(unsigned pod, unsigned a) const {
     auto t = tables(half_, half_);
     t.own_un = {usid(kAggregation + a)};
-    for (unsigned i = 0; i < half_; ++i)
-      t.fib.push_back({usid(kCore + a * half_ + i), port(half_ + i)});
+    for (unsigned i = 0; i < half_; ++i) t.fib.push_back({usid(kCore + a * half_ + i), port(half_ + i)});
     for (unsigned e = 0; e < half_; ++e) t.fib.push_back({usid(kEdge + pod * half_ + e), port(e)});
     add_hosts(t, [&](unsigned h) { return pod_of(h) == pod ? static_cast<int>(edge_of(h)) : -1; });
     return t.pack();
@@ -126,8 +116,7 @@ class FatTree {
   std::shared_ptr<const TableBatch> core_tables(unsigned c) const {
     auto t = tables(pods_, 0);
     t.own_un = {usid(kCore + c)};
-    for (unsigned e = 0; e < pods_ * half_; ++e)
-      t.fib.push_back({usid(kEdge + e), port(e / half_)});
+    for (unsigned e = 0; e < pods_ * half_; ++e) t.fib.push_back({usid(kEdge + e), port(e / half_)});
     add_hosts(t, [&](unsigned h) { return static_cast<int>(pod_of(h)); });
     return t.pack();
   }

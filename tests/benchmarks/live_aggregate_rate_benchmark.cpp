@@ -107,7 +107,11 @@ void Sums(benchmark::State& state) {
   state.counters["sums_per_s"] = sums[2];
   state.counters["elements_per_s"] = packets[2] * values;
 }
-BENCHMARK(Sums)->ArgNames({"values", "reports"})->ArgsProduct({{64, 128, 256}, {0, 1}})->Iterations(1)->Unit(benchmark::kSecond);
+BENCHMARK(Sums)
+    ->ArgNames({"values", "reports"})
+    ->ArgsProduct({{64, 128, 256}, {0, 1}})
+    ->Iterations(1)
+    ->Unit(benchmark::kSecond);
 
 }  // namespace
 }  // namespace loomnet

@@ -71,10 +71,8 @@ void Lateness(benchmark::State& state) {
     nodes.push_back(network.add_switch(kPorts, nullptr));
     netns.push_back(Netns::create("lnlv s" + std::to_string(s)));
     for (std::uint16_t p = 0; p < kPorts; ++p) {
-      ports.push_back({.node = nodes.back(),
-                       .port = p,
-                       .netns = &netns.back(),
-                       .interface = "lnlv-p" + std::to_string(p)});
+      ports.push_back(
+          {.node = nodes.back(), .port = p, .netns = &netns.back(), .interface = "lnlv-p" + std::to_string(p)});
     }
     switches.push_back({.node = nodes.back(), .netns = &netns.back(), .tables = tables.pack()});
   }

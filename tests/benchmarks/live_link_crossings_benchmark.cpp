@@ -24,8 +24,7 @@ namespace {
 constexpr int kSwitches = 3, kLinks = kSwitches + 1;
 constexpr std::size_t kHeader = 14 + 40 + 16;
 constexpr int kWindow = 384;  // packets under way: enough that neither ever waits for one …
-constexpr XskConfig kRings{
-    .fill = 512, .rx = 512, .tx = 512, .completion = 512};  // … nor loses any
+constexpr XskConfig kRings{.fill = 512, .rx = 512, .tx = 512, .completion = 512};  // … nor loses any
 constexpr int kRounds = 5;
 constexpr double kRoundSeconds = 1.0;
 
@@ -48,8 +47,7 @@ class Closed final : public Transport {
     PacketPtr p = network_.pool().allocate();
     p->header_length = kHeader;
     std::memcpy(p->header.data(), header_.data(), kHeader);
-    p->payload = {payload_.data(), static_cast<std::uint32_t>(payload_.size()), 0,
-                  PayloadKind::region};
+    p->payload = {payload_.data(), static_cast<std::uint32_t>(payload_.size()), 0, PayloadKind::region};
     p->wire_length = static_cast<std::uint32_t>(kHeader + payload_.size());
     p->ideal = network_.now();
     network_.egress(a_, 0)->offer(std::move(p), network_.now());
@@ -104,10 +102,7 @@ struct Bed {
       netns.push_back(Netns::create("lnlv s" + std::to_string(s)));
       const auto node = static_cast<NodeId>(first_switch + s);
       for (std::uint16_t p = 0; p < 2; ++p) {
-        ports.push_back({.node = node,
-                         .port = p,
-                         .netns = &netns.back(),
-                         .interface = "lnlv-p" + std::to_string(p)});
+        ports.push_back({.node = node, .port = p, .netns = &netns.back(), .interface = "lnlv-p" + std::to_string(p)});
       }
       switches.push_back({.node = node, .netns = &netns.back(), .tables = tables.pack()});
     }
@@ -141,9 +136,8 @@ struct Bed {
       std::this_thread::sleep_for(std::chrono::duration<double>(kRoundSeconds));
       const auto after = loop.call(look);
       const auto packets = static_cast<double>(after.first - before.first);
-      rate = {
-          packets / std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count(),
-          (after.second - before.second) / packets};
+      rate = {packets / std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count(),
+              (after.second - before.second) / packets};
       loop.stop();
       network.clear();
       const Fidelity f = loop.fidelity();
@@ -186,8 +180,7 @@ struct Bed {
               send();
             } else {
               XskSocket& out = f.socket(2 * (s + 1));
-              const auto offset =
-                  static_cast<std::uint32_t>(batch[i].data - in.umem().base(batch[i].handle));
+              const auto offset = static_cast<std::uint32_t>(batch[i].data - in.umem().base(batch[i].handle));
               while (!out.transmit(batch[i].handle, offset, batch[i].length)) out.flush();
             }
           }

@@ -23,8 +23,7 @@ void Goodput(benchmark::State& state) {
   state.counters["ratio"] = share;
   state.counters["framing"] = options.mtu / (options.mtu + kHeaders);
 }
-BENCHMARK(Goodput)->ArgName("payload")->Arg(2'048)->Arg(4'096)->Iterations(1)->Unit(
-    benchmark::kMillisecond);
+BENCHMARK(Goodput)->ArgName("payload")->Arg(2'048)->Arg(4'096)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace loomnet::mrc

@@ -34,8 +34,10 @@ def main() -> None:
         rates[placement] = bulk, arrived
     for placement, (bulk, arrived) in rates.items():
         ratios = f"{bulk / rates['engine'][0]:.1f} and {arrived / rates['engine'][1]:.1f}"
-        print(f"{placement:6}  TCP {bulk:5.2f} Gb/s  UDP {arrived:4.0f} k packets/s"
-              f"  ({ratios} times the engine's)")
+        print(
+            f"{placement:6}  TCP {bulk:5.2f} Gb/s  UDP {arrived:4.0f} k packets/s"
+            f"  ({ratios} times the engine's)"
+        )
 
 
 if __name__ == "__main__":

@@ -31,8 +31,13 @@ def small(lab: ln.Lab):
 
 def once(words: list[str], folder: Path) -> float:
     started = time.perf_counter()
-    subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True,
-                   env=os.environ | {"PYTHONPATH": str(Path(loomnet.__file__).parents[1])})
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(Path(loomnet.__file__).parents[1])},
+    )
     return time.perf_counter() - started
 
 
@@ -44,11 +49,19 @@ def processor_s(words: list[str], folder: Path) -> float:
 
 
 def dearest(folder: Path) -> list[tuple[float, str]]:
-    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "loomnet", "run", "small.py"],
-                          cwd=folder, capture_output=True, text=True, check=True,
-                          env=os.environ | {"PYTHONPATH": str(Path(loomnet.__file__).parents[1])})
-    rows = [line.removeprefix("import time:").split("|") for line in done.stderr.splitlines()
-            if line.startswith("import time:") and "self" not in line]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "loomnet", "run", "small.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(loomnet.__file__).parents[1])},
+    )
+    rows = [
+        line.removeprefix("import time:").split("|")
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:") and "self" not in line
+    ]
     totals: dict[str, float] = {}
     for own, _, name in rows:
         package = name.strip().partition(".")[0]
@@ -58,10 +71,13 @@ def dearest(folder: Path) -> list[tuple[float, str]]:
 
 def main() -> None:
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-    commands = {"python -c ''": ["-c", ""], "import loomnet": ["-c", "import loomnet"],
-                "loomnet --version": ["-m", "loomnet", "--version"],
-                "loomnet list": ["-m", "loomnet", "list", "small.py"],
-                "loomnet run": ["-m", "loomnet", "run", "small.py"]}
+    commands = {
+        "python -c ''": ["-c", ""],
+        "import loomnet": ["-c", "import loomnet"],
+        "loomnet --version": ["-m", "loomnet", "--version"],
+        "loomnet list": ["-m", "loomnet", "list", "small.py"],
+        "loomnet run": ["-m", "loomnet", "run", "small.py"],
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "small.py").write_text(SCENARIO)
@@ -70,12 +86,21 @@ def main() -> None:
             took = statistics.median(once(words, folder) for _ in range(repeats))
             bare = bare or took
             print(f"{title:<20} {took * 1e3:7.0f} ms  {took / bare:6.1f} x a bare interpreter")
-        rounds = [[processor_s(words, folder) for words in (
-            ["-c", "import numpy, pydantic, typer, rich"], ["-m", "loomnet", "run", "small.py"])]
-            for _ in range(2 * repeats)]
+        rounds = [
+            [
+                processor_s(words, folder)
+                for words in (
+                    ["-c", "import numpy, pydantic, typer, rich"],
+                    ["-m", "loomnet", "run", "small.py"],
+                )
+            ]
+            for _ in range(2 * repeats)
+        ]
         alone, run = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"processor time of `loomnet run`: {run * 1e3:.0f} ms, {run / alone:.2f} x that of "
-              "importing numpy, pydantic, typer and rich")
+        print(
+            f"processor time of `loomnet run`: {run * 1e3:.0f} ms, {run / alone:.2f} x that of "
+            "importing numpy, pydantic, typer and rich"
+        )
         print("imports of `loomnet run` by package, ms of their own:")
         for ms, package in dearest(folder):
             print(f"  {package:<20} {ms:7.1f}")

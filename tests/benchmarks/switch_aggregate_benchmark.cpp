@@ -29,12 +29,12 @@ class Bench {
   Bench(int values, Visit visit, aggregate_scheme policy, bool hot)
       : values_(static_cast<std::uint32_t>(values)), visit_(visit), in_turn_(policy == AGGREGATE_SWITCHML && !hot) {
     static const ProgramKind kind = aggregate_kind();
-    program_ = kind.make(checked_settings(
-        kind, kPorts, 1,
-        {{"values", std::int64_t{values}},
-         {"policy", std::string(aggregate_policies[policy].name)},
-         {"pool", hot ? std::int64_t{AGGREGATE_SLOT_BYTES(values_)} : std::int64_t{5'000'000}},
-         {"downgrade", std::int64_t{7}}}));
+    program_ = kind.make(
+        checked_settings(kind, kPorts, 1,
+                         {{"values", std::int64_t{values}},
+                          {"policy", std::string(aggregate_policies[policy].name)},
+                          {"pool", hot ? std::int64_t{AGGREGATE_SLOT_BYTES(values_)} : std::int64_t{5'000'000}},
+                          {"downgrade", std::int64_t{7}}}));
     slots_ = program_->snapshot().layout.rows;
     AggregateBatch batch;
     batch.forward.generation = 1;
@@ -98,8 +98,7 @@ class Bench {
   void step() {
     fill();
     PacketView view(*packet_, pool_, needs_, scratch_);
-    const Verdict verdict =
-        program_->ingress_view(view, {{static_cast<std::int64_t>(pass_)}, ingress_});
+    const Verdict verdict = program_->ingress_view(view, {{static_cast<std::int64_t>(pass_)}, ingress_});
     if (verdict.leaves()) {
       benchmark::DoNotOptimize(view.apply());
       pool_.release_payload(*packet_);
@@ -142,8 +141,8 @@ void run(benchmark::State& state, Visit visit, aggregate_scheme policy, bool hot
   for (auto _ : state) bench.step();
   state.counters["merged"] = bench.count("merge");
   state.counters["swapped"] = bench.count("preempt");
-  state.counters["elements/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * state.range(0)), benchmark::Counter::kIsRate);
+  state.counters["elements/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * state.range(0)), benchmark::Counter::kIsRate);
 }
 void add(benchmark::State& state) {
   run(state, kAdd, static_cast<aggregate_scheme>(state.range(1)), state.range(2) != 0);

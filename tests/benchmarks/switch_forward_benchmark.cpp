@@ -25,8 +25,7 @@ std::shared_ptr<const TableBatch> leaf_tables() {
   std::vector<SwitchPort> uplinks;
   for (SwitchPort i = 0; i < 256; ++i) {
     batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x1000 + i)}, i});
-    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)},
-                          static_cast<SwitchPort>(256 + i)});
+    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)}, static_cast<SwitchPort>(256 + i)});
     uplinks.push_back(i);
   }
   batch.groups = {uplinks};
@@ -94,13 +93,11 @@ void BM_Forward(benchmark::State& state) {
   program.set_tables(leaf_tables());
   SwitchProgram& as_the_engine_sees_it = program;
   run(state, static_cast<int>(state.range(0)), [&](Header& h, std::size_t i) {
-    return as_the_engine_sees_it.ingress(h, 2054,
-                                         {Picoseconds{}, static_cast<SwitchPort>(i & 511)});
+    return as_the_engine_sees_it.ingress(h, 2054, {Picoseconds{}, static_cast<SwitchPort>(i & 511)});
   });
   std::vector<SwitchCounter> counters;
   program.counters(counters);
-  if (counters[FORWARD_FORWARD_FIB].value + counters[FORWARD_FORWARD_HOST].value !=
-      counters[FORWARD_RECEIVED].value) {
+  if (counters[FORWARD_FORWARD_FIB].value + counters[FORWARD_FORWARD_HOST].value != counters[FORWARD_RECEIVED].value) {
     state.SkipWithError("not every packet was forwarded");
   }
 }

@@ -45,9 +45,10 @@ int main(int argc, char** argv) {
   std::printf("%s, %u hosts x 4 planes x 100 Gb/s, %llu B each: %llu packet-hops in %.3f s = %.2f M/s\n",
               transport.c_str(), shape.hosts(), static_cast<unsigned long long>(bytes),
               static_cast<unsigned long long>(hops), took, rate * 1e-6);
-  std::printf("events per hop %.2f; bare event queue %.2f M events/s; ratio hops/events %.3f; "
-              "drops %llu; goodput %.1f %% of 400 Gb/s\n",
-              static_cast<double>(network.events().processed()) / static_cast<double>(hops), floor * 1e-6,
-              rate / floor, static_cast<unsigned long long>(drops), bytes * 8 / last / 4e11 * 100);
+  std::printf(
+      "events per hop %.2f; bare event queue %.2f M events/s; ratio hops/events %.3f; "
+      "drops %llu; goodput %.1f %% of 400 Gb/s\n",
+      static_cast<double>(network.events().processed()) / static_cast<double>(hops), floor * 1e-6, rate / floor,
+      static_cast<unsigned long long>(drops), bytes * 8 / last / 4e11 * 100);
   return 0;
 }

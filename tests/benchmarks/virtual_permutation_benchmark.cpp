@@ -70,15 +70,13 @@ std::vector<unsigned> derangement(unsigned hosts) {
   std::vector<unsigned> to(hosts);
   std::iota(to.begin(), to.end(), 0u);
   RandomStream random(1, hosts, 0x7065726d);
-  for (unsigned i = hosts - 1; i > 0; --i)
-    std::swap(to[i], to[random.below(i)]);  // Sattolo: one cycle
+  for (unsigned i = hosts - 1; i > 0; --i) std::swap(to[i], to[random.below(i)]);  // Sattolo: one cycle
   return to;
 }
 
 class World {
  public:
-  World(Fabric fabric, Kind kind, unsigned hosts, bool host_routes)
-      : network_(1, milliseconds(1)), hosts_(hosts) {
+  World(Fabric fabric, Kind kind, unsigned hosts, bool host_routes) : network_(1, milliseconds(1)), hosts_(hosts) {
     const BitsPerSecond rate = fabric == kTwoTier ? gigabits(25) : gigabits(100);
     const unsigned planes = fabric == kTwoTier ? 4 : 1;
     LinkConfig link{.rate = rate, .delay = microseconds(1)};
@@ -91,26 +89,20 @@ class World {
     unsigned side = 1;  // leaves, spines and hosts per leaf alike; of a fat tree: k = 2 * side
     if (fabric == kTwoTier) {
       while (side * side < hosts) side *= 2;
-      testing::ClosShape shape{
-          .planes = planes, .leaves = hosts / side, .spines = side, .hosts_per_leaf = side};
+      testing::ClosShape shape{.planes = planes, .leaves = hosts / side, .spines = side, .hosts_per_leaf = side};
       shape.host_link = shape.fabric_link = link;
       shape.host_routes = host_routes;
       auto clos = std::make_shared<testing::Clos>(network_, shape);
-      connect_ = [clos](unsigned a, QpNumber qa, unsigned b, QpNumber qb) {
-        clos->connect(a, qa, b, qb, a);
-      };
+      connect_ = [clos](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { clos->connect(a, qa, b, qb, a); };
     } else {
       while (2 * side * side * side < hosts) side *= 2;
       auto tree = std::make_shared<testing::FatTree>(network_, 2 * side, up, link, down);
-      connect_ = [tree](unsigned a, QpNumber qa, unsigned b, QpNumber qb) {
-        tree->connect(a, qa, b, qb, a);
-      };
+      connect_ = [tree](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { tree->connect(a, qa, b, qb, a); };
     }
     if (kind == kMrc) {
       testing::set_mrc(network_, hosts, kRtt, rate);
     } else {
-      testing::set_roce(network_, hosts,
-                        {.payload_mtu = 4096, .in_flight_limit = 256'000 / planes});
+      testing::set_roce(network_, hosts, {.payload_mtu = 4096, .in_flight_limit = 256'000 / planes});
     }
   }
 
@@ -121,12 +113,7 @@ class World {
     const std::vector<unsigned> to = derangement(hosts_);
     for (unsigned h = 0; h < hosts_; ++h) {
       connect(h, 100, to[h], 200);
-      flows.add({.source = h,
-                 .destination = to[h],
-                 .qp = 100,
-                 .bytes = kBytes,
-                 .message = 1 << 18,
-                 .depth = 8});
+      flows.add({.source = h, .destination = to[h], .qp = 100, .bytes = kBytes, .message = 1 << 18, .depth = 8});
     }
   }
 
@@ -169,7 +156,7 @@ void permutation(benchmark::State& state) {
   }
   const double runs = static_cast<double>(state.iterations());
   const double floor = testing::bare_events_per_second(static_cast<std::uint64_t>(events / runs),
-                                              static_cast<std::size_t>(pending / samples));
+                                                       static_cast<std::size_t>(pending / samples));
   state.counters["Mhops/s"] = hops / took * 1e-6;
   state.counters["hops"] = hops / runs;
   state.counters["events_per_hop"] = events / hops;
@@ -199,12 +186,7 @@ void idle_queue_pairs(benchmark::State& state) {
   }
   state.counters["bytes_per_qp"] = bytes;
 }
-BENCHMARK(idle_queue_pairs)
-    ->ArgName("roce")
-    ->Arg(kMrc)
-    ->Arg(kRoce)
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(idle_queue_pairs)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 // 16,384 hosts on four planes, a queue pair each way per host, the first 10 us of the permutation.
 void large_fabric(benchmark::State& state) {
@@ -227,12 +209,7 @@ void large_fabric(benchmark::State& state) {
   state.counters["resident_MB"] = resident * 1e-6;
   state.counters["Mhops/s"] = hops / took * 1e-6;
 }
-BENCHMARK(large_fabric)
-    ->ArgName("roce")
-    ->Arg(kMrc)
-    ->Arg(kRoce)
-    ->Iterations(1)
-    ->Unit(benchmark::kSecond);
+BENCHMARK(large_fabric)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kSecond);
 
 }  // namespace
 }  // namespace loomnet

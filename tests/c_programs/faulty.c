@@ -11,8 +11,8 @@ static __attribute__((noinline)) int deep(int n) {
   return deep(n + 1) + room[0];
 }
 
-struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host,
-                               struct ln_packet* packet, const struct ln_meta* meta) {
+struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host, struct ln_packet* packet,
+                               const struct ln_meta* meta) {
   struct ln_row* row = ln_row(host->state, 0);
   volatile ln_u64 zero = 0, *nowhere = (volatile ln_u64*)16;
   if (row->packets++ == 0) return ln_route(host, packet);

@@ -6,8 +6,8 @@
 #define LN_OPTIONS(X) X(sample, 1, 1, 1000000000, "requests") X(snap, 0, 0, 65535, "bytes")
 #include <loomnet/switch_program.h>
 
-struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host,
-                               struct ln_packet* packet, const struct ln_meta* meta) {
+struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host, struct ln_packet* packet,
+                               const struct ln_meta* meta) {
   ln_u8 *ip = ln_ipv6(packet), *udp;
   ln_u64 high, low;
   ln_u32 i, kept;
@@ -21,8 +21,7 @@ struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host*
   }
   udp = ln_udp(packet);
   if (!udp || ln_load_be16(udp + 2) != 7) return ln_route(host, packet);
-  if ((ln_rand(meta, 1) >> 32) * options->sample >> 32)
-    return ln_drop(host->counters, DROP_NOT_SAMPLED);
+  if ((ln_rand(meta, 1) >> 32) * options->sample >> 32) return ln_drop(host->counters, DROP_NOT_SAMPLED);
   for (i = 0; i < 16; i += 8) { /* the addresses change places, then the ports */
     high = ln_load_be64(ip + 8 + i);
     low = ln_load_be64(ip + 24 + i);

@@ -10,14 +10,13 @@
 #define LN_PAYLOAD_BYTES 64
 #include <loomnet/switch_program.h>
 
-struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host,
-                               struct ln_packet* packet, const struct ln_meta* meta) {
+struct ln_verdict ln_on_packet(const struct ln_options* options, struct ln_host* host, struct ln_packet* packet,
+                               const struct ln_meta* meta) {
   ln_u8* udp = ln_udp(packet);
   ln_u32 flow, message, last, i;
   struct ln_row* row;
   if (!udp || ln_load_be16(udp + 2) / LN_ROWS != 0xbf00 / LN_ROWS) return ln_route(host, packet);
-  if (packet->payload + LN_PAYLOAD_BYTES > packet->payload_end)
-    return ln_drop(host->counters, DROP_SUM_SHORT);
+  if (packet->payload + LN_PAYLOAD_BYTES > packet->payload_end) return ln_drop(host->counters, DROP_SUM_SHORT);
   row = ln_row(host->state, ln_load_be16(udp + 2) % LN_ROWS);
   if (!row) return ln_drop(host->counters, DROP_SUM_NO_ROW);
   LN_LOCK(&row->lock);

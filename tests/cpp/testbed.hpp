@@ -30,8 +30,7 @@ struct BedOptions {
   BitsPerSecond down_rate{};            // plane towards host: 0 adds neither a queue nor time
 };
 
-using Factory =
-    std::function<std::unique_ptr<Transport>(HostId host, TransportSink& sink, std::size_t planes)>;
+using Factory = std::function<std::unique_ptr<Transport>(HostId host, TransportSink& sink, std::size_t planes)>;
 
 class Testbed {
  public:
@@ -52,12 +51,10 @@ class Testbed {
     for (HostId h = 0; h < options.hosts; ++h) {
       nics_.push_back(std::make_unique<Nic>(
           h, options.planes,
-          Nic::Hooks{[this] { return pool_.allocate(); },
-                     [this](HostId host, PlanePort port) { pull_soon(host, port, now_); },
-                     [this](HostId host, Line::What what, std::uint32_t a, std::uint32_t b) {
-                       note(what, host, 0, a, b);
-                     },
-                     [this] { return now_; }}));
+          Nic::Hooks{
+              [this] { return pool_.allocate(); }, [this](HostId host, PlanePort port) { pull_soon(host, port, now_); },
+              [this](HostId host, Line::What what, std::uint32_t a, std::uint32_t b) { note(what, host, 0, a, b); },
+              [this] { return now_; }}));
       for (std::size_t p = 0; p < options.planes; ++p) {
         const std::uint64_t id = (static_cast<std::uint64_t>(h) << 8) | p;
         ends_.push_back(std::make_unique<End>());
@@ -103,9 +100,8 @@ class Testbed {
     call(host, [&] { transport(host).on_post(qp, request, now_); });
   }
   // `source` must stay as it is until the completion. Returns the request's id.
-  std::uint64_t post_write(HostId host, QpNumber qp, std::span<const std::uint8_t> source,
-                           std::uint64_t address, std::uint32_t key,
-                           std::optional<std::uint32_t> immediate = std::nullopt) {
+  std::uint64_t post_write(HostId host, QpNumber qp, std::span<const std::uint8_t> source, std::uint64_t address,
+                           std::uint32_t key, std::optional<std::uint32_t> immediate = std::nullopt) {
     WorkRequest w;
     w.id = ++last_id_;
     w.local = source.data(), w.length = static_cast<std::uint32_t>(source.size());
@@ -131,9 +127,7 @@ class Testbed {
     up(host, port).silent_down = down(host, port).silent_down = silent;
   }
   // Hands a packet to a host as if it had come from the wire (fuzzing, forged replies).
-  void inject(HostId host, PlanePort port, PacketPtr packet) {
-    deliver(host, port, std::move(packet));
-  }
+  void inject(HostId host, PlanePort port, PacketPtr packet) { deliver(host, port, std::move(packet)); }
 
   void at(Picoseconds t, std::function<void()> action) {
     push({.at = t, .kind = Event::Kind::action, .action = std::move(action)});
@@ -154,8 +148,7 @@ class Testbed {
   }
   bool busy() const {
     if (in_flight_ > 0 || actions_ > 0) return true;
-    return std::any_of(nics_.begin(), nics_.end(),
-                       [](auto& n) { return n->transport->outstanding(); });
+    return std::any_of(nics_.begin(), nics_.end(), [](auto& n) { return n->transport->outstanding(); });
   }
   // Packets that neither the fabric nor anyone else accounts for, once the bed is idle. Control
   // packets that a transport has made and not sent yet count, so give it time to send them.
@@ -166,9 +159,7 @@ class Testbed {
   std::string transcript(std::size_t last = 200) const {
     return "seed " + std::to_string(options_.seed) + "\n" + transcript_.text(last, describe);
   }
-  friend std::ostream& operator<<(std::ostream& os, const Testbed& bed) {
-    return os << bed.transcript();
-  }
+  friend std::ostream& operator<<(std::ostream& os, const Testbed& bed) { return os << bed.transcript(); }
 
   // Low 32 bits of the innermost IPv6 destination (fd00::<host>), through one level of tunnel.
   static std::optional<HostId> innermost_ipv6_host(const Packet& p) {
@@ -209,9 +200,7 @@ class Testbed {
     PacketPtr packet;
     std::function<void()> action;
   };
-  static bool later(const Event& a, const Event& b) {
-    return a.at != b.at ? a.at > b.at : a.order > b.order;
-  }
+  static bool later(const Event& a, const Event& b) { return a.at != b.at ? a.at > b.at : a.order > b.order; }
 
   End& end(HostId host, std::size_t plane) { return *ends_.at(host * options_.planes + plane); }
 
@@ -278,8 +267,7 @@ class Testbed {
       if (n.transport->next_deadline() > now_) return;
       same_time_ = last_deadline_ == now_ ? same_time_ + 1 : 0;
       last_deadline_ = now_;
-      if (same_time_ > 10'000)
-        throw std::logic_error("a deadline does not move on\n" + transcript());
+      if (same_time_ > 10'000) throw std::logic_error("a deadline does not move on\n" + transcript());
       note(Line::What::deadline, host, 0, 0, 0);
       n.transport->on_deadline(now_);
     });
@@ -291,11 +279,7 @@ class Testbed {
     if (!p.up || (p.pulling && p.pull_at <= t)) return;
     p.pulling = true;
     p.pull_at = t;
-    push({.at = t,
-          .kind = Event::Kind::pull,
-          .host = host,
-          .port = port,
-          .generation = p.generation});
+    push({.at = t, .kind = Event::Kind::pull, .host = host, .port = port, .generation = p.generation});
   }
 
   void pull(HostId host, PlanePort port, std::uint32_t generation) {
@@ -310,14 +294,12 @@ class Testbed {
       Pulled pulled;
       call(host, [&] { pulled = n.transport->pull(port, queue, now_); });
       if (pulled.kind == Pulled::Kind::not_before) {
-        if (pulled.not_before <= now_)
-          throw std::logic_error("not_before is not in the future\n" + transcript());
+        if (pulled.not_before <= now_) throw std::logic_error("not_before is not in the future\n" + transcript());
         wait = std::min(wait, pulled.not_before);
       }
       if (pulled.kind != Pulled::Kind::packet) continue;
       if (pulled.packet->queue != queue || pulled.packet->wire_length == 0) {
-        throw std::logic_error("pull gave a packet of another class, or of no length\n" +
-                               transcript());
+        throw std::logic_error("pull gave a packet of another class, or of no length\n" + transcript());
       }
       record(Line::What::sent, host, port, *pulled.packet);
       Pipe& pipe = up(host, port);
@@ -331,14 +313,13 @@ class Testbed {
 
   static Picoseconds wire_time(const Packet& packet, BitsPerSecond rate) {
     if (rate.count == 0) return {};
-    return serialization_time(std::max(packet.wire_length, kMinFrameBytes) + kFramingOverhead,
-                              rate);
+    return serialization_time(std::max(packet.wire_length, kMinFrameBytes) + kFramingOverhead, rate);
   }
 
   // Faults of one pipe; calls `onward(packet, time)` for each copy that gets through.
   template <typename Onward>
-  void through(Pipe& pipe, RandomStream& random, HostId host, PlanePort port, PacketPtr packet,
-               Picoseconds t, Onward&& onward) {
+  void through(Pipe& pipe, RandomStream& random, HostId host, PlanePort port, PacketPtr packet, Picoseconds t,
+               Onward&& onward) {
     // Always the same number of draws per packet, so that one fault does not shift the others.
     const double loss = random.uniform(), copy = random.uniform(), damage = random.uniform();
     const double late = random.uniform(), late_by = random.uniform(), copy_by = random.uniform();
@@ -377,9 +358,7 @@ class Testbed {
   void send(HostId host, PlanePort port, PacketPtr packet, Picoseconds clocked_out) {
     End& e = end(host, port);
     through(e.up, e.up_random, host, port, std::move(packet), clocked_out + e.up.delay,
-            [&](PacketPtr p, Picoseconds t) {
-              carry(Event::Kind::fabric, host, port, std::move(p), t);
-            });
+            [&](PacketPtr p, Picoseconds t) { carry(Event::Kind::fabric, host, port, std::move(p), t); });
   }
 
   // Inside the plane: host's packet meets the filter, the route and the far host's queue.
@@ -393,8 +372,7 @@ class Testbed {
     if (!to || *to >= nics_.size()) return record(Line::What::no_route, from, port, *packet);
     if (!nic(*to).ports[port].up) return record(Line::What::link_down, *to, port, *packet);
     End& e = end(*to, port);
-    if (e.down.rate.count == 0 || extra->count > 0)
-      return arrive(*to, port, std::move(packet), now_ + *extra);
+    if (e.down.rate.count == 0 || extra->count > 0) return arrive(*to, port, std::move(packet), now_ + *extra);
     const bool full = e.down.queue_limit > 0 && packet->queue != kControlClass &&
                       e.data_bytes + packet->wire_length > e.down.queue_limit;
     if (full) {
@@ -432,9 +410,7 @@ class Testbed {
   void arrive(HostId to, PlanePort port, PacketPtr packet, Picoseconds t) {
     End& e = end(to, port);
     through(e.down, e.down_random, to, port, std::move(packet), t + e.down.delay,
-            [&](PacketPtr p, Picoseconds at) {
-              carry(Event::Kind::deliver, to, port, std::move(p), at);
-            });
+            [&](PacketPtr p, Picoseconds at) { carry(Event::Kind::deliver, to, port, std::move(p), at); });
   }
 
   void deliver(HostId host, PlanePort port, PacketPtr packet) {

@@ -49,8 +49,7 @@ class Nic final : public TransportSink {
     std::function<Picoseconds()> now;
   };
 
-  Nic(HostId host, std::size_t planes, Hooks hooks)
-      : host(host), ports(planes), hooks_(std::move(hooks)) {}
+  Nic(HostId host, std::size_t planes, Hooks hooks) : host(host), ports(planes), hooks_(std::move(hooks)) {}
 
   // Registers `length` zero bytes at `base`; they live as long as the NIC.
   Region& add_region(std::uint32_t key, std::uint64_t base, std::size_t length) {
@@ -60,8 +59,7 @@ class Nic final : public TransportSink {
   }
 
   PacketPtr allocate() override { return hooks_.allocate(); }
-  bool place(QpNumber qp, std::uint32_t key, std::uint64_t address,
-             const Payload& payload) override {
+  bool place(QpNumber qp, std::uint32_t key, std::uint64_t address, const Payload& payload) override {
     if (payload.length == 0) return true;
     for (auto& region : regions_) {
       if (region->key != key) continue;
@@ -120,8 +118,7 @@ class Nic final : public TransportSink {
   std::uint64_t placed_bytes = 0, placements = 0, access_errors = 0, fcs_drops = 0;
   std::function<void(QpNumber, std::uint64_t, const Payload&)> on_place;
   std::function<void(const Completion&)> on_complete;
-  std::function<void(const Arrival&)>
-      on_arrival;  // called as it is delivered: check the bytes here
+  std::function<void(const Arrival&)> on_arrival;  // called as it is delivered: check the bytes here
 
  private:
   std::vector<std::unique_ptr<Region>> regions_;

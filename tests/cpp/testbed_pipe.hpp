@@ -18,8 +18,7 @@ struct Pipe {
   Picoseconds jitter = microseconds(5);
   std::uint64_t queue_limit = 0;  // bytes waiting in a down pipe's data queue; 0: no limit
   bool silent_down = false;       // loses everything without telling anyone
-  std::uint64_t sent = 0, lost = 0, duplicated = 0, corrupted = 0, delayed = 0, overflowed = 0,
-                trimmed = 0;
+  std::uint64_t sent = 0, lost = 0, duplicated = 0, corrupted = 0, delayed = 0, overflowed = 0, trimmed = 0;
 };
 
 }  // namespace loomnet::testbed

@@ -69,8 +69,7 @@ class Storm {
       ASSERT_EQ(i, flow->sent.size()) << "seed " << seed << "\n" << bed_;
       ASSERT_EQ(bed_.nic(flow->to).arrivals.size(), immediates) << "seed " << seed << "\n" << bed_;
       ASSERT_EQ(std::memcmp(flow->source.data(), flow->target->bytes.data(), flow->filled), 0);
-      ASSERT_EQ(bed_.nic(flow->to).placed_bytes, flow->filled)
-          << "a byte placed twice, seed " << seed;
+      ASSERT_EQ(bed_.nic(flow->to).placed_bytes, flow->filled) << "a byte placed twice, seed " << seed;
     }
     ASSERT_EQ(bed_.leaked(), 0u) << "seed " << seed << "\n" << bed_;
   }
@@ -118,8 +117,7 @@ class Storm {
           const auto port = static_cast<PlanePort>(p);
           const Picoseconds down = kEnds.scaled(random.uniform() * 0.8);
           bed_.at(down, [this, h, port] { bed_.set_link(h, port, false); });
-          bed_.at(down + (kEnds - down).scaled(random.uniform()),
-                  [this, h, port] { bed_.set_link(h, port, true); });
+          bed_.at(down + (kEnds - down).scaled(random.uniform()), [this, h, port] { bed_.set_link(h, port, true); });
         }
       }
     }
@@ -146,8 +144,7 @@ class Storm {
       Flow* f = flow.get();
       const int messages = 3 + static_cast<int>(random.below(20));
       for (int m = 0; m < messages; ++m) {
-        const std::size_t length =
-            random.below(8) == 0 ? 0 : random.below(random.below(2) ? 400 : 15'000);
+        const std::size_t length = random.below(8) == 0 ? 0 : random.below(random.below(2) ? 400 : 15'000);
         const auto immediate = random.below(2) ? std::optional<std::uint32_t>(m) : std::nullopt;
         const Picoseconds when = kEnds.scaled(random.uniform());
         bed_.at(when, [this, f, length, immediate] { write(*f, length, immediate); });
@@ -160,17 +157,15 @@ class Storm {
     if (flow.filled + length > flow.source.size()) return;
     const std::size_t offset = flow.filled;
     flow.filled += length;
-    const auto id =
-        bed_.post_write(flow.from, flow.qp, std::span(flow.source).subspan(offset, length),
-                        kBase + offset, kKey + flow.from, immediate);
+    const auto id = bed_.post_write(flow.from, flow.qp, std::span(flow.source).subspan(offset, length), kBase + offset,
+                                    kKey + flow.from, immediate);
     flow.sent.push_back({id, offset, length, immediate});
   }
 
   void check(Flow& flow, const Arrival& a) {
     const std::uint64_t seed = options_.seed;
     while (flow.arrived < flow.sent.size() && !flow.sent[flow.arrived].immediate) ++flow.arrived;
-    ASSERT_LT(flow.arrived, flow.sent.size()) << "seed " << seed << ": an immediate too many\n"
-                                              << bed_;
+    ASSERT_LT(flow.arrived, flow.sent.size()) << "seed " << seed << ": an immediate too many\n" << bed_;
     const Flow::Sent& s = flow.sent[flow.arrived++];
     ASSERT_EQ(a.immediate, *s.immediate) << "seed " << seed << "\n" << bed_;
     ASSERT_EQ(a.length, s.length) << "seed " << seed;

@@ -50,10 +50,10 @@ struct Line {
 };
 
 inline const char* to_string(Line::What what) {
-  static constexpr const char* kNames[] = {
-      "sent",    "received",  "lost",     "duplicated", "corrupted", "delayed",   "queue_full",
-      "trimmed", "link_down", "filtered", "no_route",   "posted",    "completed", "arrived",
-      "event",   "deadline",  "port_up",  "port_down",  "note"};
+  static constexpr const char* kNames[] = {"sent",     "received",   "lost",      "duplicated", "corrupted",
+                                           "delayed",  "queue_full", "trimmed",   "link_down",  "filtered",
+                                           "no_route", "posted",     "completed", "arrived",    "event",
+                                           "deadline", "port_up",    "port_down", "note"};
   return kNames[static_cast<std::size_t>(what)];
 }
 
@@ -63,14 +63,12 @@ class Transcript {
 
   void record(Picoseconds now, Line::What what, HostId host, PlanePort port, const Packet& p) {
     Line& l = next();
-    l.at = now, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port,
-    l.queue = p.queue;
+    l.at = now, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port, l.queue = p.queue;
     l.a = static_cast<std::uint32_t>(p.uid), l.b = p.wire_length;
     l.header_length = p.header_length;
     std::memcpy(l.header.data(), p.header.data(), p.header_length);
   }
-  void note(Picoseconds now, Line::What what, HostId host, PlanePort port, std::uint32_t a,
-            std::uint32_t b) {
+  void note(Picoseconds now, Line::What what, HostId host, PlanePort port, std::uint32_t a, std::uint32_t b) {
     Line& l = next();
     l.at = now, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port;
     l.a = a, l.b = b, l.header_length = 0;
@@ -82,11 +80,10 @@ class Transcript {
     for (std::size_t i = written_ - n; i < written_; ++i) {
       const Line& l = lines_[i % kLines];
       char text[160];
-      std::snprintf(text, sizeof text, "%14.6f us  h%u.p%u %-10s %10u %10u", l.at.microseconds(),
-                    l.host, l.port, to_string(l.what), l.a, l.b);
+      std::snprintf(text, sizeof text, "%14.6f us  h%u.p%u %-10s %10u %10u", l.at.microseconds(), l.host, l.port,
+                    to_string(l.what), l.a, l.b);
       out += text;
-      if (l.header_length > 0 && describe)
-        out += "  " + describe({l.header.data(), l.header_length});
+      if (l.header_length > 0 && describe) out += "  " + describe({l.header.data(), l.header_length});
       out += '\n';
     }
     return out;

@@ -39,9 +39,8 @@ class AggregateDifferentialTest : public ::testing::Test {
     const unsigned workers = 1 + job;  // of the jobs below
     std::uint32_t& at = sequence_[job];
     if (random.below(6) == 0) ++at;
-    Fragment f = data(c.scheme, job, at - std::min(at, random.below(random.below(8) ? 2 : 12)),
-                      random.below(workers), static_cast<std::int32_t>(random()),
-                      static_cast<std::uint8_t>(1 + random.below(255)),
+    Fragment f = data(c.scheme, job, at - std::min(at, random.below(random.below(8) ? 2 : 12)), random.below(workers),
+                      static_cast<std::int32_t>(random()), static_cast<std::uint8_t>(1 + random.below(255)),
                       static_cast<std::size_t>(c.values));
     for (auto& v : f.values) v = static_cast<std::int32_t>(random());
     aggregate_header& h = f.header;
@@ -88,14 +87,15 @@ class AggregateDifferentialTest : public ::testing::Test {
   }
 
   void run(const Case& c, std::uint64_t seed, int frames) {
-    SCOPED_TRACE(std::string(c.policy) + " " + c.dealloc + " " + std::to_string(c.values) +
-                 " seed " + std::to_string(seed));
+    SCOPED_TRACE(std::string(c.policy) + " " + c.dealloc + " " + std::to_string(c.values) + " seed " +
+                 std::to_string(seed));
     ProgramOptions options = c.more;
     options["policy"] = std::string(c.policy);
     options["dealloc"] = std::string(c.dealloc);
     options["values"] = c.values;
     const bool static_pool = c.scheme == AGGREGATE_SWITCHML;
-    options["pool"] = static_cast<std::int64_t>((static_pool ? 20 : 4) * AGGREGATE_SLOT_BYTES(static_cast<std::uint32_t>(c.values)));
+    options["pool"] =
+        static_cast<std::int64_t>((static_pool ? 20 : 4) * AGGREGATE_SLOT_BYTES(static_cast<std::uint32_t>(c.values)));
     options["hop"] = std::int64_t{1};
     static const ProgramKind kind = aggregate_kind();
     ProgramPair pair(kind, kPorts, seed, options);
@@ -112,8 +112,8 @@ class AggregateDifferentialTest : public ::testing::Test {
         std::vector<std::uint8_t> bytes = frame_of(f);
         if (random.below(40) == 0) bytes = generator.next();
         if (random.below(60) == 0 && bytes.size() > 20) {
-          std::uint8_t& byte = bytes[12 + random.below(static_cast<std::uint32_t>(
-                                         std::min<std::size_t>(bytes.size() - 12, 90)))];
+          std::uint8_t& byte =
+              bytes[12 + random.below(static_cast<std::uint32_t>(std::min<std::size_t>(bytes.size() - 12, 90)))];
           byte = static_cast<std::uint8_t>(byte ^ 1u << random.below(8));
         }
         if (random.below(60) == 0) bytes.resize(14 + random.below(static_cast<std::uint32_t>(bytes.size())), 0);
@@ -146,7 +146,12 @@ TEST_F(AggregateDifferentialTest, EveryPolicyOnRandomSequences) {
   const Case cases[] = {
       {"esa", AGGREGATE_ESA, "completion", 64, true, {}},
       {"esa", AGGREGATE_ESA, "ack", 256, true, {{"saturate", true}}},
-      {"esa", AGGREGATE_ESA, "lazy", 128, false, {{"downgrade", std::int64_t{2}}, {"downgrade_every", std::int64_t{3}}}},
+      {"esa",
+       AGGREGATE_ESA,
+       "lazy",
+       128,
+       false,
+       {{"downgrade", std::int64_t{2}}, {"downgrade_every", std::int64_t{3}}}},
       {"esa", AGGREGATE_ESA, "ack", 64, true, {{"downgrade", std::int64_t{0}}}},
       {"atp", AGGREGATE_ATP, "", 64, true, {}},
       {"atp", AGGREGATE_ATP, "completion", 256, true, {{"saturate", true}}},
@@ -163,11 +168,32 @@ TEST_F(AggregateDifferentialTest, EveryPolicyOnRandomSequences) {
   for (const auto& [what, n] : seen_) std::printf("  %-32s %d\n", what.c_str(), n);
   EXPECT_GE(packets_, 100'000);
   // No rule is compared by never being used.
-  for (const char* rule : {"claim", "merge", "complete", "duplicate", "overlap", "again", "collide", "preempt",
-                           "remembered", "takeover", "ghost", "flush", "release", "remind_hit", "remind_empty",
-                           "saturated", "answered", "upwards", "downwards", "drop_aggregate_short", "drop_aggregate_version",
-                           "drop_aggregate_type", "drop_aggregate_workers", "drop_aggregate_dead",
-                           "drop_aggregate_no_hop", "forward_host"}) {
+  for (const char* rule : {"claim",
+                           "merge",
+                           "complete",
+                           "duplicate",
+                           "overlap",
+                           "again",
+                           "collide",
+                           "preempt",
+                           "remembered",
+                           "takeover",
+                           "ghost",
+                           "flush",
+                           "release",
+                           "remind_hit",
+                           "remind_empty",
+                           "saturated",
+                           "answered",
+                           "upwards",
+                           "downwards",
+                           "drop_aggregate_short",
+                           "drop_aggregate_version",
+                           "drop_aggregate_type",
+                           "drop_aggregate_workers",
+                           "drop_aggregate_dead",
+                           "drop_aggregate_no_hop",
+                           "forward_host"}) {
     EXPECT_GT(counted_[rule], 20u) << rule;
   }
 }

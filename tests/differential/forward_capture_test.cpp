@@ -45,8 +45,7 @@ Frames read_pcap(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   PcapHeader header;
   in.read(reinterpret_cast<char*>(&header), sizeof header);
-  if (!in || header.magic != 0xa1b2c3d4 || header.link != 1)
-    throw std::runtime_error("no pcap: " + path);
+  if (!in || header.magic != 0xa1b2c3d4 || header.link != 1) throw std::runtime_error("no pcap: " + path);
   Frames frames;
   PcapRecord record;
   while (in.read(reinterpret_cast<char*>(&record), sizeof record)) {
@@ -73,8 +72,7 @@ sockaddr_in6 at(const char* text, std::uint16_t port) {
 
 Fd open_socket(const Netns& netns, int type, int protocol) {
   Fd fd;
-  netns.run(
-      [&] { fd = checked_fd(::socket(AF_INET6, type | SOCK_CLOEXEC, protocol), "open a socket"); });
+  netns.run([&] { fd = checked_fd(::socket(AF_INET6, type | SOCK_CLOEXEC, protocol), "open a socket"); });
   const timeval timeout{5, 0};  // a lost packet must fail the test, not hang it
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   return fd;
@@ -102,8 +100,7 @@ void tcp_traffic(const Netns& a, const Netns& b) {
   const std::vector<std::uint8_t> data(5000, 0x55);
   for (int connection = 0; connection < 40; ++connection) {
     const Fd client = open_socket(a, SOCK_STREAM, 0);
-    check("connect",
-          ::connect(client.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here));
+    check("connect", ::connect(client.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here));
     const Fd server = checked_fd(::accept(listener.get(), nullptr, nullptr), "accept");
     for (int i = 0; i < 10; ++i) {
       check("send", ::send(client.get(), data.data(), data.size(), 0));
@@ -119,8 +116,8 @@ void udp_traffic(const Netns& a, const char* destination, std::uint16_t port, in
     const Fd client = open_socket(a, SOCK_DGRAM, 0);
     const sockaddr_in6 there = at(destination, port);
     const std::vector<std::uint8_t> data(static_cast<std::size_t>(1 + i * 7 % 1300), 0x77);
-    check("sendto", ::sendto(client.get(), data.data(), data.size(), 0,
-                             reinterpret_cast<const sockaddr*>(&there), sizeof there));
+    check("sendto",
+          ::sendto(client.get(), data.data(), data.size(), 0, reinterpret_cast<const sockaddr*>(&there), sizeof there));
   }
 }
 
@@ -130,8 +127,8 @@ void echo_traffic(const Netns& a, int requests) {
   for (int i = 0; i < requests; ++i) {
     std::vector<std::uint8_t> request(8 + static_cast<std::size_t>(i), 0);
     request[0] = ICMP6_ECHO_REQUEST;
-    check("ping", ::sendto(raw.get(), request.data(), request.size(), 0,
-                           reinterpret_cast<const sockaddr*>(&there), sizeof there));
+    check("ping", ::sendto(raw.get(), request.data(), request.size(), 0, reinterpret_cast<const sockaddr*>(&there),
+                           sizeof there));
   }
 }
 
@@ -158,9 +155,8 @@ route add fd00::1/128 dev b0
 neigh add fd00::1 lladdr 02:00:00:00:00:0a dev b0 nud permanent)");
   bool seg6 = true;
   try {
-    ip_batch(
-        a,
-        R"(route add fd00::52/128 encap seg6 mode encap.red segs fc00:3:2005:1011:2009:4002:: dev a0
+    ip_batch(a,
+             R"(route add fd00::52/128 encap seg6 mode encap.red segs fc00:3:2005:1011:2009:4002:: dev a0
 route add fd00::53/128 encap seg6 mode encap segs fc00:3:2005:1012:2009:4002:: dev a0)");
   } catch (const std::exception& error) {
     seg6 = false;
@@ -181,8 +177,7 @@ route add fd00::53/128 encap seg6 mode encap segs fc00:3:2005:1012:2009:4002:: d
   while (::poll(&ready, 1, 200) > 0) {
     while (tap.receive(frame)) captured.push_back(frame);
   }
-  const std::string path =
-      ::testing::TempDir() + "lnfw_capture_" + std::to_string(::getpid()) + ".pcap";
+  const std::string path = ::testing::TempDir() + "lnfw_capture_" + std::to_string(::getpid()) + ".pcap";
   write_pcap(path, captured);
   const Frames replayed = read_pcap(path);
   ::unlink(path.c_str());

@@ -8,8 +8,8 @@
 #include <map>
 #include <thread>
 
-#include "differential/program_pair.hpp"
 #include "differential/packet_generator.hpp"
+#include "differential/program_pair.hpp"
 
 namespace loomnet::test {
 namespace {
@@ -150,8 +150,7 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
     tables.generation = generation;
     const unsigned own = generation % 2;
     tables.own_un = {{usid_block(3), static_cast<std::uint16_t>(0x2000 + own)}};
-    tables.fib = {{{usid_block(3), static_cast<std::uint16_t>(0x2001 - own)},
-                   static_cast<SwitchPort>(generation % 4)},
+    tables.fib = {{{usid_block(3), static_cast<std::uint16_t>(0x2001 - own)}, static_cast<SwitchPort>(generation % 4)},
                   {{usid_block(3), 0x4002}, static_cast<SwitchPort>(generation % 4)}};
     return tables.pack();
   };
@@ -170,18 +169,15 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
     XdpProgram::TestRun run;
     FrameSpec spec;
     for (int i = 0; !stop && wrong.empty(); ++i) {
-      spec.destination =
-          address(i % 2 ? "fc00:3:2000:2000:2001:4002::" : "fc00:3:2001:2001:2000:4002::");
+      spec.destination = address(i % 2 ? "fc00:3:2000:2000:2001:4002::" : "fc00:3:2001:2001:2000:4002::");
       xdp.test_run(frame(spec), run);
-      if (run.code != XDP_REDIRECT || !run.metadata ||
-          run.metadata->value != run.metadata->generation % 4) {
+      if (run.code != XDP_REDIRECT || !run.metadata || run.metadata->value != run.metadata->generation % 4) {
         wrong = words(run.verdict) + " in generation " + std::to_string(run.generation);
       }
       ++generations[run.generation];
     }
   });
-  for (std::uint32_t generation = 2; generation <= 60; ++generation)
-    xdp.set_tables(*batch(generation));
+  for (std::uint32_t generation = 2; generation <= 60; ++generation) xdp.set_tables(*batch(generation));
   stop = true;
   traffic.join();
   EXPECT_EQ(wrong, "");
@@ -218,8 +214,7 @@ TEST_F(ForwardDifferentialTest, MetadataOfTheSwitchBeforeIsReplaced) {
     EXPECT_EQ(metadata.ingress, 2u);
     EXPECT_EQ(metadata.value, 1u);
     out.resize(options.data_size_out);
-    EXPECT_EQ(std::vector<std::uint8_t>(out.begin() + sizeof metadata, out.end()),
-              vector_result(v));
+    EXPECT_EQ(std::vector<std::uint8_t>(out.begin() + sizeof metadata, out.end()), vector_result(v));
   }
 }
 

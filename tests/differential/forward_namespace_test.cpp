@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "differential/program_pair.hpp"
 #include "differential/packet_generator.hpp"
+#include "differential/program_pair.hpp"
 #include "differential/veth_bench.hpp"
 #include "live/engine_endpoint.hpp"
 #include "live/xdp_switch.hpp"
@@ -22,8 +22,7 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
   const ForwardSettings settings{20260322, FORWARD_DEFAULT_OPTIONS};
   VethBench bench(kPorts, /*ipv6=*/false);
   XdpReports reports;
-  XdpSwitch xdp(bench.switch_ns, bench.port_names, program_kind("forward"), settings.hash_seed, {},
-                reports);
+  XdpSwitch xdp(bench.switch_ns, bench.port_names, program_kind("forward"), settings.hash_seed, {}, reports);
   // A veth takes redirected frames only if its peer runs a program too.
   EngineEndpoint pass;
   bench.peers_ns.run([&] {
@@ -49,9 +48,8 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
         ln_uid_to_mac(generator.uid(), bytes.data() + 6);
         const auto in = static_cast<SwitchPort>(generator.random().below(kPorts));
         std::vector<std::uint8_t> edited = bytes;
-        const Verdict verdict =
-            native.ingress(std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
-                           static_cast<std::uint32_t>(edited.size()), {{}, in});
+        const Verdict verdict = native.ingress(std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
+                                               static_cast<std::uint32_t>(edited.size()), {{}, in});
         if (verdict.action == Verdict::Action::forward) {
           expected[generator.uid()] = {verdict.value, edited};
           ++forwarded;
@@ -63,8 +61,7 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
         const std::uint64_t uid = bytes.size() < 12 ? 0 : ln_uid_from_mac(bytes.data() + 6);
         const auto at = expected.find(uid);
         if (at == expected.end()) {
-          ADD_FAILURE() << "port " << port
-                        << " sent what the engine dropped or sent already: " << hex(bytes);
+          ADD_FAILURE() << "port " << port << " sent what the engine dropped or sent already: " << hex(bytes);
           return false;
         }
         EXPECT_EQ(port, at->second.port) << "uid " << uid;
@@ -73,8 +70,8 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
         return expected.empty();
       };
       bench.collect(2s, check);
-      ASSERT_TRUE(expected.empty())
-          << expected.size() << " frames never left, first " << hex(expected.begin()->second.bytes);
+      ASSERT_TRUE(expected.empty()) << expected.size() << " frames never left, first "
+                                    << hex(expected.begin()->second.bytes);
       ASSERT_FALSE(::testing::Test::HasFailure());
     }
   }

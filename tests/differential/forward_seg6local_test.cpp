@@ -46,8 +46,7 @@ class ForwardSeg6localTest : public ::testing::Test {
       ip_batch(bench_->switch_ns, kSids);
     } catch (const std::exception& error) {
       bench_.reset();
-      GTEST_SKIP() << "no seg6local with next-csid here (Linux 6.6, CONFIG_IPV6_SEG6_LWTUNNEL): "
-                   << error.what();
+      GTEST_SKIP() << "no seg6local with next-csid here (Linux 6.6, CONFIG_IPV6_SEG6_LWTUNNEL): " << error.what();
     }
     pair_ = std::make_unique<ForwardPair>(kVectorPorts, ForwardSettings{});
     pair_->set_tables(vector_tables());
@@ -74,8 +73,7 @@ class ForwardSeg6localTest : public ::testing::Test {
   // The comparison covers the IP packet alone; bytes after its payload are not part of it.
   static std::vector<std::uint8_t> packet(const std::vector<std::uint8_t>& frame) {
     const std::size_t length = 40u + ln_load_be16(frame.data() + 18);
-    return {frame.begin() + 14,
-            frame.begin() + static_cast<std::ptrdiff_t>(std::min(frame.size(), 14 + length))};
+    return {frame.begin() + 14, frame.begin() + static_cast<std::ptrdiff_t>(std::min(frame.size(), 14 + length))};
   }
 
   void wait_until_forwarding() {
@@ -84,9 +82,8 @@ class ForwardSeg6localTest : public ::testing::Test {
       number(probe, next_++);
       bench_->peers[0].send(addressed(probe, 0));
       bool arrived = false;
-      bench_->collect(20ms, [&](std::size_t, const std::vector<std::uint8_t>& bytes) {
-        return arrived = number_of(bytes) != 0;
-      });
+      bench_->collect(
+          20ms, [&](std::size_t, const std::vector<std::uint8_t>& bytes) { return arrived = number_of(bytes) != 0; });
       if (arrived) {
         bench_->collect(20ms, [](std::size_t, const std::vector<std::uint8_t>&) { return false; });
         return;
@@ -134,13 +131,13 @@ class ForwardSeg6localTest : public ::testing::Test {
     const auto difference = pair_->difference(bytes, kVectorPorts - 1);
     ASSERT_FALSE(difference) << *difference;
     std::vector<std::uint8_t> edited = bytes;
-    const Verdict verdict = pair_->native.ingress(
-        std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
-        static_cast<std::uint32_t>(edited.size()), {{}, static_cast<SwitchPort>(in)});
+    const Verdict verdict =
+        pair_->native.ingress(std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
+                              static_cast<std::uint32_t>(edited.size()), {{}, static_cast<SwitchPort>(in)});
     const auto at = kernel.find(n);
     if (verdict.action == Verdict::Action::drop) {
-      ASSERT_TRUE(at == kernel.end()) << words(verdict) << ", but the kernel sent it out of port "
-                                      << at->second.port << ": " << hex(bytes);
+      ASSERT_TRUE(at == kernel.end()) << words(verdict) << ", but the kernel sent it out of port " << at->second.port
+                                      << ": " << hex(bytes);
       return;
     }
     ASSERT_FALSE(at == kernel.end()) << words(verdict) << ", but the kernel dropped " << hex(bytes);
@@ -188,8 +185,7 @@ TEST_F(ForwardSeg6localTest, Fuzz) {
   constexpr std::uint64_t kSeed = 96;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   RandomStream random(kSeed, 0, 0x5e6);
-  constexpr std::uint16_t kUsids[] = {0x2005, 0x2005, 0x2005, 0xe803, 0x1011,
-                                      0x1012, 0x4002, 0x9999, 0};
+  constexpr std::uint16_t kUsids[] = {0x2005, 0x2005, 0x2005, 0xe803, 0x1011, 0x1012, 0x4002, 0x9999, 0};
   constexpr std::uint8_t kHops[] = {0, 1, 2, 64, 255};
   constexpr std::uint8_t kNext[] = {41, 17, 6, 58, 59};
   int packets = 0, dropped = 0;

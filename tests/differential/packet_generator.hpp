@@ -23,8 +23,7 @@ inline ForwardBatch busy_tables(std::uint32_t generation, SwitchPort ports) {
     batch.own_ua.push_back({{usid_block(plane), 0xf001}, port(1)});
     for (unsigned i = 0; i < 20; ++i) {
       batch.fib.push_back({{usid_block(plane), static_cast<std::uint16_t>(0x1000 + i)}, port(i)});
-      batch.fib.push_back(
-          {{usid_block(plane), static_cast<std::uint16_t>(0x4000 + i)}, port(20 + i)});
+      batch.fib.push_back({{usid_block(plane), static_cast<std::uint16_t>(0x4000 + i)}, port(20 + i)});
     }
   }
   unsigned next = 0;

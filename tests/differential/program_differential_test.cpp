@@ -38,12 +38,11 @@ class ProgramDifferentialTest : public ::testing::Test {
       pair.set_tables(batch);
       wire(pair, in);
       for (int i = 0; i < 18'000; ++i) {
-        std::vector<std::uint8_t> bytes =
-            random.below(4) ? own(random, generator.uid()) : generator.next();
+        std::vector<std::uint8_t> bytes = random.below(4) ? own(random, generator.uid()) : generator.next();
         if (random.below(16) == 0 && bytes.size() > 12) {
           for (unsigned flips = 1 + random.below(3); flips-- > 0;) {
-            std::uint8_t& byte = bytes[12 + random.below(static_cast<std::uint32_t>(
-                                           std::min<std::size_t>(bytes.size() - 12, 130)))];
+            std::uint8_t& byte =
+                bytes[12 + random.below(static_cast<std::uint32_t>(std::min<std::size_t>(bytes.size() - 12, 130)))];
             byte = static_cast<std::uint8_t>(byte ^ 1u << random.below(8));
           }
         }
@@ -53,8 +52,7 @@ class ProgramDifferentialTest : public ::testing::Test {
         if (bytes.size() < 14) continue;
         static constexpr std::size_t kSplits[] = {62, 62, 192, 54, 70, 100, 14};
         const auto difference = pair.difference(bytes, in, kSplits[random.below(7)]);
-        ASSERT_FALSE(difference) << "frame " << i << " of generation " << generation << ": "
-                                 << *difference;
+        ASSERT_FALSE(difference) << "frame " << i << " of generation " << generation << ": " << *difference;
         ++seen_[pair.words(pair.last).substr(0, pair.last.leaves() ? 8 : 99)];
         ++packets_;
       }
@@ -85,9 +83,8 @@ TEST_F(ProgramDifferentialTest, MirrorOnGeneratedPackets) {
     ProgramPair pair("mirror", kPorts, 0xfeed, options);
     run(pair, 20260401 + options.size(), [](RandomStream& random, std::uint64_t uid) {
       const std::size_t payload = random.below(200);
-      return filled(random, random.below(2)
-                                ? udp_frame("fd00::3", 7, payload, uid)
-                                : udp_frame(random.below(2) ? "ff05::1" : "ff05::", 9, payload, uid));
+      return filled(random, random.below(2) ? udp_frame("fd00::3", 7, payload, uid)
+                                            : udp_frame(random.below(2) ? "ff05::1" : "ff05::", 9, payload, uid));
     });
   }
   EXPECT_GE(packets_, 100'000);
@@ -102,9 +99,8 @@ TEST_F(ProgramDifferentialTest, SumOnGeneratedPackets) {
   for (const std::uint64_t seed : {1u, 2u}) {
     ProgramPair pair("sum", kPorts, seed);
     run(pair, 20260402 + seed, [](RandomStream& random, std::uint64_t uid) {
-      return filled(random,
-                    udp_frame("fd00::3", static_cast<std::uint16_t>(SUM_PORT + random.below(17)),
-                              random.below(16) ? 64 + random.below(200) : random.below(64), uid));
+      return filled(random, udp_frame("fd00::3", static_cast<std::uint16_t>(SUM_PORT + random.below(17)),
+                                      random.below(16) ? 64 + random.below(200) : random.below(64), uid));
     });
     EXPECT_GE(pair.counter("summed"), 3'000u);
   }
@@ -118,9 +114,8 @@ TEST_F(ProgramDifferentialTest, OneCFileIsTheSameInBothBuilds) {
   {
     ProgramPair pair(compiled_programs().kind("sum", true), kPorts, 3);
     run(pair, 20260403, [](RandomStream& random, std::uint64_t uid) {
-      return filled(random,
-                    udp_frame("fd00::3", static_cast<std::uint16_t>(SUM_PORT + random.below(17)),
-                              random.below(16) ? 64 + random.below(200) : random.below(64), uid));
+      return filled(random, udp_frame("fd00::3", static_cast<std::uint16_t>(SUM_PORT + random.below(17)),
+                                      random.below(16) ? 64 + random.below(200) : random.below(64), uid));
     });
     EXPECT_GE(pair.counter("summed"), 3'000u);
   }
@@ -128,9 +123,8 @@ TEST_F(ProgramDifferentialTest, OneCFileIsTheSameInBothBuilds) {
                    {{"sample", std::int64_t{3}}, {"snap", std::int64_t{100}}});
   run(pair, 20260404, [](RandomStream& random, std::uint64_t uid) {
     const std::size_t payload = random.below(200);
-    return filled(random, random.below(2)
-                              ? udp_frame("fd00::3", 7, payload, uid)
-                              : udp_frame(random.below(2) ? "ff05::1" : "ff05::", 9, payload, uid));
+    return filled(random, random.below(2) ? udp_frame("fd00::3", 7, payload, uid)
+                                          : udp_frame(random.below(2) ? "ff05::1" : "ff05::", 9, payload, uid));
   });
   EXPECT_GE(seen_["action 4"], 5'000);
 }
@@ -154,9 +148,11 @@ TEST_F(ProgramDifferentialTest, TheEgressHookIsTheSameInBothBuilds) {
       queued[q].bytes = meta.queued[q] = random.below(10'000);
     }
     std::vector<std::uint8_t> ours = frame, theirs = frame;
-    const EgressVerdict verdict =
-        hook->dequeue(ours, {{static_cast<std::int64_t>(i)}, static_cast<std::uint32_t>(ours.size()),
-                             static_cast<QueueClass>(meta.queue), meta.marked != 0, queued});
+    const EgressVerdict verdict = hook->dequeue(ours, {{static_cast<std::int64_t>(i)},
+                                                       static_cast<std::uint32_t>(ours.size()),
+                                                       static_cast<QueueClass>(meta.queue),
+                                                       meta.marked != 0,
+                                                       queued});
     pair.xdp.test_egress(theirs, meta, run);
     ASSERT_EQ(run.verdict, verdict) << i;
     ASSERT_EQ(ours, theirs);

@@ -25,11 +25,9 @@ namespace loomnet::test {
 
 // A program for the kernel with a ring of its own.
 struct KernelProgram {
-  KernelProgram(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0,
-                const ProgramOptions& options = {})
+  KernelProgram(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0, const ProgramOptions& options = {})
       : program(kind, checked_settings(kind, ports, seed, options), reports) {}
-  KernelProgram(std::string_view name, std::size_t ports, std::uint64_t seed = 0,
-                const ProgramOptions& options = {})
+  KernelProgram(std::string_view name, std::size_t ports, std::uint64_t seed = 0, const ProgramOptions& options = {})
       : KernelProgram(program_kind(name), ports, seed, options) {}
   XdpReports reports{1u << 16};
   XdpProgram program;
@@ -43,8 +41,7 @@ inline std::string missing_for_bpf() {
     KernelProgram probe("forward", 1);
     (void)Netns::create("lnfw-probe");
   } catch (const LiveError& error) {
-    missing =
-        std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
+    missing = std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
   }
   libbpf_set_print(talkative);
   return missing;
@@ -65,11 +62,9 @@ class ProgramPair {
   static constexpr std::uint32_t kFlow = 7, kMessage = 40;  // of packet n: 7 + n, 40 + n
 
   // The calling thread stays on one CPU: the kernel keeps the last verdict by CPU.
-  ProgramPair(std::string_view name, std::size_t ports, std::uint64_t seed = 0,
-              const ProgramOptions& options = {})
+  ProgramPair(std::string_view name, std::size_t ports, std::uint64_t seed = 0, const ProgramOptions& options = {})
       : ProgramPair(program_kind(name), ports, seed, options) {}
-  ProgramPair(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0,
-              const ProgramOptions& options = {})
+  ProgramPair(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0, const ProgramOptions& options = {})
       : owned_(kind.make(checked_settings(kind, ports, seed, options))),
         kernel_(kind, ports, seed, options),
         native(*owned_),
@@ -91,8 +86,7 @@ class ProgramPair {
     if (verdict.action == Verdict::Action::drop) {
       return "drop " + std::string(native.reason(verdict.value));
     }
-    return "action " + std::to_string(static_cast<int>(verdict.action)) + " value " +
-           std::to_string(verdict.value);
+    return "action " + std::to_string(static_cast<int>(verdict.action)) + " value " + std::to_string(verdict.value);
   }
 
   // Runs `frame` through both; the first difference in words, or nothing. In the engine the packet's
@@ -105,12 +99,10 @@ class ProgramPair {
     last_label = {packet->flow, packet->message};
     const std::uint64_t uid = frame.size() < 12 ? 0 : ln_uid_from_mac(frame.data() + 6);
     if (xdp.wants_labels()) {
-      xdp.set_label(uid, kFlow + static_cast<std::uint32_t>(uid),
-                    kMessage + static_cast<std::uint32_t>(uid));
+      xdp.set_label(uid, kFlow + static_cast<std::uint32_t>(uid), kMessage + static_cast<std::uint32_t>(uid));
     }
     xdp.test_run(frame, run_);
-    const auto differ = [&](const std::string& what, const std::string& ours,
-                            const std::string& theirs) {
+    const auto differ = [&](const std::string& what, const std::string& ours, const std::string& theirs) {
       return what + ": engine " + ours + ", XDP " + theirs + "\n frame " + hex(frame);
     };
     const auto number = [](auto n) { return std::to_string(n); };
@@ -131,15 +123,12 @@ class ProgramPair {
     if (!run_.metadata) return differ("metadata", "expected", "none");
     const ln_metadata& m = *run_.metadata;
     if (m.magic != LN_METADATA_MAGIC || m.ingress != in || m.value != last.value ||
-        m.action != static_cast<std::uint16_t>(last.action) ||
-        m.generation != native.generation()) {
+        m.action != static_cast<std::uint16_t>(last.action) || m.generation != native.generation()) {
       return differ("metadata", words(last) + " from port " + number(in),
-                    words({static_cast<Verdict::Action>(m.action), m.value}) + " from port " +
-                        number(m.ingress));
+                    words({static_cast<Verdict::Action>(m.action), m.value}) + " from port " + number(m.ingress));
     }
     if (xdp.wants_labels() && last.leaves()) {
-      const ln_label before{kFlow + static_cast<std::uint32_t>(uid),
-                            kMessage + static_cast<std::uint32_t>(uid)};
+      const ln_label before{kFlow + static_cast<std::uint32_t>(uid), kMessage + static_cast<std::uint32_t>(uid)};
       const ln_label theirs = run_.label.value_or(before);
       if (theirs.flow != packet->flow || theirs.message != packet->message) {
         return differ("label", number(packet->flow) + "/" + number(packet->message),
@@ -206,8 +195,7 @@ class ProgramPair {
       packet->payload.data = memory_.data();
       packet->payload.kind = PayloadKind::region;
     }
-    const auto uid =
-        static_cast<std::uint32_t>(frame.size() < 12 ? 0 : ln_uid_from_mac(frame.data() + 6));
+    const auto uid = static_cast<std::uint32_t>(frame.size() < 12 ? 0 : ln_uid_from_mac(frame.data() + 6));
     packet->flow = kFlow + uid;
     packet->message = kMessage + uid;
     return packet;
@@ -224,8 +212,7 @@ class ProgramPair {
     return verdict;
   }
   static std::vector<std::uint8_t> bytes_of(const Packet& packet) {
-    std::vector<std::uint8_t> bytes(packet.header.begin(),
-                                    packet.header.begin() + packet.header_length);
+    std::vector<std::uint8_t> bytes(packet.header.begin(), packet.header.begin() + packet.header_length);
     bytes.insert(bytes.end(), packet.payload.data, packet.payload.data + packet.payload.length);
     return bytes;
   }
@@ -239,10 +226,9 @@ class ProgramPair {
 class ForwardPair : public ProgramPair {
  public:
   ForwardPair(std::size_t ports, const ForwardSettings& settings)
-      : ProgramPair(
-            "forward", ports, settings.hash_seed,
-            {{"check_addresses", (settings.options & FORWARD_CHECK_ADDRESSES) != 0},
-             {"allow_stale_length", (settings.options & FORWARD_ALLOW_STALE_LENGTH) != 0}}) {}
+      : ProgramPair("forward", ports, settings.hash_seed,
+                    {{"check_addresses", (settings.options & FORWARD_CHECK_ADDRESSES) != 0},
+                     {"allow_stale_length", (settings.options & FORWARD_ALLOW_STALE_LENGTH) != 0}}) {}
 };
 
 // In the forward program's own names.
@@ -250,8 +236,7 @@ inline std::string words(const Verdict& verdict) {
   if (verdict.action == Verdict::Action::drop) {
     return "drop " + std::string(forward_counter_name(verdict.value));
   }
-  return "action " + std::to_string(static_cast<int>(verdict.action)) + " value " +
-         std::to_string(verdict.value);
+  return "action " + std::to_string(static_cast<int>(verdict.action)) + " value " + std::to_string(verdict.value);
 }
 
 }  // namespace loomnet::test

@@ -99,9 +99,8 @@ TEST_F(SymphonyDifferentialTest, StepVectorsInTheKernel) {
 TEST_F(SymphonyDifferentialTest, AHundredThousandPacketsAreMarkedAlike) {
   std::uint64_t marks = 0, packets = 0;
   for (const bool prob : {false, true}) {
-    HookPair both({{"mode", std::string(prob ? "prob" : "spaced")},
-                   {"rows", std::int64_t{16}},
-                   {"idle", std::int64_t{64}}});
+    HookPair both(
+        {{"mode", std::string(prob ? "prob" : "spaced")}, {"rows", std::int64_t{16}}, {"idle", std::int64_t{64}}});
     std::vector<RingPackets> rings;
     for (std::uint16_t i = 0; i < 6; ++i) {
       RingShape shape;
@@ -132,8 +131,8 @@ TEST_F(SymphonyDifferentialTest, AHundredThousandPacketsAreMarkedAlike) {
       if (HasFailure()) return;
     }
     both.compare();
-    for (const char* each : {"tagged", "extra_marks", "base_marks", "bypass", "no_row", "init", "implausible",
-                             "stale_takes"}) {
+    for (const char* each :
+         {"tagged", "extra_marks", "base_marks", "bypass", "no_row", "init", "implausible", "stale_takes"}) {
       EXPECT_GT(both.counter(each), 50u) << each;
     }
   }

@@ -28,9 +28,8 @@ class RawSocket {
   RawSocket(const Netns& netns, const std::string& interface, bool own_frames_too = false)
       : own_frames_too_(own_frames_too) {
     netns.run([&] {
-      fd_ =
-          checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL)),
-                     "open a packet socket");
+      fd_ = checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL)),
+                       "open a packet socket");
       sockaddr_ll where{};
       where.sll_family = AF_PACKET;
       where.sll_protocol = htons(ETH_P_ALL);
@@ -60,8 +59,7 @@ class RawSocket {
       frame.resize(65536);
       sockaddr_ll from{};
       socklen_t size = sizeof from;
-      const ssize_t n = ::recvfrom(fd_.get(), frame.data(), frame.size(), 0,
-                                   reinterpret_cast<sockaddr*>(&from), &size);
+      const ssize_t n = ::recvfrom(fd_.get(), frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
       if (n < 0) return false;
       if (from.sll_pkttype == PACKET_OUTGOING && !own_frames_too_) continue;
       frame.resize(static_cast<std::size_t>(n));
@@ -107,12 +105,8 @@ class VethBench {
     for (std::size_t i = 0; i < ports; ++i) peers.emplace_back(peers_ns, "e" + std::to_string(i));
   }
 
-  static MacAddress port_mac(std::size_t i) {
-    return {0x02, 0xaa, 0, 0, 0, static_cast<std::uint8_t>(i)};
-  }
-  static MacAddress peer_mac(std::size_t i) {
-    return {0x02, 0xbb, 0, 0, 0, static_cast<std::uint8_t>(i)};
-  }
+  static MacAddress port_mac(std::size_t i) { return {0x02, 0xaa, 0, 0, 0, static_cast<std::uint8_t>(i)}; }
+  static MacAddress peer_mac(std::size_t i) { return {0x02, 0xbb, 0, 0, 0, static_cast<std::uint8_t>(i)}; }
 
   // Hands every frame that comes out to `take(port, frame)` until it says that is all, or until
   // nothing has come for `quiet`.

@@ -58,8 +58,8 @@ int run(Input in) {
   for (NodeId h = 0; h < 2; ++h) {
     Nic& nic = network.nic(network.add_host(1));
     nic.set_transport(std::make_unique<mrc::MrcTransport>(mrc_options(h), nic.sink(), nic.ports()));
-    nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.payload_mtu = 256, .timeout_exponent = 3,
-                                                                                     .identity = identity(h)}));
+    nic.set_transport(std::make_unique<roce::RoceTransport>(
+        nic.sink(), roce::RoceOptions{.payload_mtu = 256, .timeout_exponent = 3, .identity = identity(h)}));
     nic.set_transport(std::make_unique<tcp::TcpTransport>(nic.sink(), tcp::TcpOptions{.mtu = 1280}));
     nic.clients().add(clients[h], JobId{}, "fuzz");
   }
@@ -81,8 +81,11 @@ int run(Input in) {
     switch (action & 3) {
       case 0:
         network.nic(0).post(10 + in.byte() % 3,
-                            {.local = source.data(), .remote_address = kBase + in.byte(), .remote_key = key,
-                             .length = in.byte() * 16u, .opcode = Opcode::write_with_immediate},
+                            {.local = source.data(),
+                             .remote_address = kBase + in.byte(),
+                             .remote_key = key,
+                             .length = in.byte() * 16u,
+                             .opcode = Opcode::write_with_immediate},
                             network.now());
         ++posted;
         break;

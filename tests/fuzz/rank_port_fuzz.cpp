@@ -30,8 +30,7 @@ void check(const WorkRequest& r) {
 
 void check_sum(const WorkRequest& r, const std::uint8_t* staging, const StagingLayout& layout) {
   if (!r.local || r.local < staging + layout.sums_at()) std::abort();
-  if (r.remote_key != 2 || r.remote_address < layout.sums_at() ||
-      r.remote_address + r.length > layout.total_bytes()) {
+  if (r.remote_key != 2 || r.remote_address < layout.sums_at() || r.remote_address + r.length > layout.total_bytes()) {
     std::abort();
   }
   const std::uint32_t values = (r.length - r.framing) / 4;
@@ -55,9 +54,19 @@ Missing check_missing(const std::uint8_t* data, std::uint32_t length) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  rank::Geometry geometry{.rank = 0, .world = 3, .submissions = 8, .completions = 8, .arrivals = 8, .marks = 8,
-                          .notices = 8, .slots = 1, .slot_payload = 64, .slot_channels = 1, .sum_slots = 2,
-                          .sum_values = 64, .sum_window = 8};
+  rank::Geometry geometry{.rank = 0,
+                          .world = 3,
+                          .submissions = 8,
+                          .completions = 8,
+                          .arrivals = 8,
+                          .marks = 8,
+                          .notices = 8,
+                          .slots = 1,
+                          .slot_payload = 64,
+                          .slot_channels = 1,
+                          .sum_slots = 2,
+                          .sum_values = 64,
+                          .sum_window = 8};
   const StagingLayout layout(rank::staging_of(geometry));
   geometry.staging_bytes = layout.total_bytes();
   auto memory = rank::Memory::create(geometry);
@@ -75,8 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint8_t control = data[at++];
     const std::size_t slot = (control >> 4) % 8;
     std::memcpy(entries + slot * sizeof(rank::Submission), data + at, sizeof(rank::Submission));
-    std::memcpy(memory.ring_entries(rank::kMarks) + slot * sizeof(rank::MarkEntry), data + at,
-                sizeof(rank::MarkEntry));
+    std::memcpy(memory.ring_entries(rank::kMarks) + slot * sizeof(rank::MarkEntry), data + at, sizeof(rank::MarkEntry));
     at += sizeof(rank::Submission);
     posted = posted + control % 4;
     marked = marked + control % 3;

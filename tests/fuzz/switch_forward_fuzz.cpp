@@ -32,7 +32,7 @@ std::shared_ptr<const TableBatch> tables() {
   batch.fib = {{{usid_block(3), 0x1011}, 1}, {{usid_block(3), 0x4002}, 2}};
   batch.groups = {{4, 5, 6}, {}};
   batch.hosts = {{Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 0},
-                  {Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, 1}};
+                 {Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, 1}};
   return batch.pack();
 }
 
@@ -95,8 +95,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::uint8_t> bytes = before;
   const std::size_t header = std::min(bytes.size(), kMaxHeaderBytes);
   const std::uint64_t outcomes = outcomes_of(*program);
-  const Verdict verdict = program->ingress(std::span(bytes).first(header),
-                                           static_cast<std::uint32_t>(bytes.size()), {{}, ingress});
+  const Verdict verdict =
+      program->ingress(std::span(bytes).first(header), static_cast<std::uint32_t>(bytes.size()), {{}, ingress});
   REQUIRE(outcomes_of(*program) == outcomes + 1);
   if (verdict.action == Verdict::Action::forward) {
     REQUIRE(verdict.value < kPorts);

@@ -58,8 +58,7 @@ PacketPtr packet_of(PacketPool& pool, const std::vector<std::uint8_t>& frame, st
 
 void require_sound(const Packet& p) {
   REQUIRE(p.header_length <= kMaxHeaderBytes);
-  REQUIRE((p.payload.kind == PayloadKind::none) == (p.payload.data == nullptr) ||
-          p.payload.length == 0);
+  REQUIRE((p.payload.kind == PayloadKind::none) == (p.payload.data == nullptr) || p.payload.length == 0);
 }
 
 // Metadata, label and frame as a kernel might send them back.
@@ -83,8 +82,8 @@ void from_kernel(Input in) {
   const std::size_t header = in.byte();
   const std::uint32_t payload = in.byte() * 8u;
   std::vector<std::uint8_t> memory;
-  PacketPtr p = packet_of(pool, std::vector<std::uint8_t>(header + payload), header, memory,
-                          in.byte() & 1, in.byte() % 8);
+  PacketPtr p =
+      packet_of(pool, std::vector<std::uint8_t>(header + payload), header, memory, in.byte() & 1, in.byte() % 8);
   const std::uint32_t length = p->wire_length;
   const std::vector<std::uint8_t> frame = in.rest();
   const std::uint8_t had = p->header_length;
@@ -103,9 +102,8 @@ void from_kernel(Input in) {
 void hostile_view(Input in) {
   PacketPool pool(1);
   ViewScratch scratch;
-  const ProgramNeeds needs{.view = true,
-                           .header_bytes = in.byte(),
-                           .payload_bytes = static_cast<std::uint32_t>(in.byte()) * 2};
+  const ProgramNeeds needs{
+      .view = true, .header_bytes = in.byte(), .payload_bytes = static_cast<std::uint32_t>(in.byte()) * 2};
   const std::size_t header = in.byte();
   const bool bytes = in.byte() & 1;
   const std::uint32_t behind = in.byte() % 8, length = in.word(), flow = in.word();

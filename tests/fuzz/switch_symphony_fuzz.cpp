@@ -55,10 +55,13 @@ void departures(Input in) {
   const std::uint8_t mode = in.byte();
   const bool prob = mode & 1;
   const std::string rule = kRules[mode / 2 % std::size(kRules)];
-  const auto program = make_program(
-      "symphony", 4, 1,
-      {{"identity", identity}, {"rows", std::int64_t{4}}, {"warm", std::int64_t{0}}, {"idle", std::int64_t{2}},
-       {"mode", std::string(prob ? "prob" : "spaced")}, {"base_marks", rule}});
+  const auto program = make_program("symphony", 4, 1,
+                                    {{"identity", identity},
+                                     {"rows", std::int64_t{4}},
+                                     {"warm", std::int64_t{0}},
+                                     {"idle", std::int64_t{2}},
+                                     {"mode", std::string(prob ? "prob" : "spaced")},
+                                     {"base_marks", rule}});
   SymphonyBatch batch = sequence_rules(identity == "seq");
   batch.forward.generation = 1;
   program->set_tables(batch.pack());
@@ -70,8 +73,13 @@ void departures(Input in) {
     const std::uint8_t kind = in.byte();
     std::vector<std::uint8_t> bytes;
     if (kind % 4 == 0) {
-      step_header step{static_cast<ln_u8>(in.byte() & 15), static_cast<ln_u8>(in.byte() & 1), in.byte(),
-                       static_cast<ln_u16>(in.byte() & 3), static_cast<ln_u16>(in.byte() & 7), 4, in.word()};
+      step_header step{static_cast<ln_u8>(in.byte() & 15),
+                       static_cast<ln_u8>(in.byte() & 1),
+                       in.byte(),
+                       static_cast<ln_u16>(in.byte() & 3),
+                       static_cast<ln_u16>(in.byte() & 7),
+                       4,
+                       in.word()};
       bytes = step_frame(step);
     } else if (kind % 4 == 1) {
       bytes = tcp_frame(in.byte() % 4, in.word(), in.byte(), in.byte() & 1);
@@ -92,9 +100,9 @@ void departures(Input in) {
     queued[kDataClass] = {kind, kind & 3u};
     ++packets;
     const bool marked = kind & 0x40, own = marked && (kind & 0x20);
-    const EgressVerdict verdict = hook->dequeue(
-        {exact.get(), bytes.size()},
-        {{now}, static_cast<std::uint32_t>(bytes.size()), kDataClass, marked, queued, own});
+    const EgressVerdict verdict =
+        hook->dequeue({exact.get(), bytes.size()},
+                      {{now}, static_cast<std::uint32_t>(bytes.size()), kDataClass, marked, queued, own});
     if (verdict == EgressVerdict::unmark) {
       ++unmarked;
       REQUIRE(own && rule != "all");

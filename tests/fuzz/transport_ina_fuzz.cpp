@@ -30,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::uint16_t job : {std::uint16_t{1}, std::uint16_t{2}}) {
       if (job == 2 && options.scheme == AGGREGATE_SWITCHML) break;
       config.local = job + 10u;
-      config.group = GroupMember{.group = job, .members = 3, .member = job == 1 ? 1 : GroupMember::kServer, .trees = {{1, 2}}};
+      config.group =
+          GroupMember{.group = job, .members = 3, .member = job == 1 ? 1 : GroupMember::kServer, .trees = {{1, 2}}};
       transport.connect(config, {});
     }
     Picoseconds now{};
@@ -68,7 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         }
         PacketPtr packet = pool.allocate();
         const std::vector<std::uint8_t> values(change & 16 ? in.byte() : 256, in.byte());
-        ina::build(*packet, header, {}, {values.data(), static_cast<std::uint32_t>(values.size()), 0, PayloadKind::region});
+        ina::build(*packet, header, {},
+                   {values.data(), static_cast<std::uint32_t>(values.size()), 0, PayloadKind::region});
         if (change & 32) packet->payload.data = nullptr, packet->payload.kind = PayloadKind::none;
         if ((change & 15) == 15) packet->header_length = in.byte() % AGGREGATE_PAYLOAD_AT;
         if ((change & 15) == 14) packet->header[15] |= 0x30;

@@ -15,9 +15,7 @@ using namespace loomnet;
 struct Sink final : TransportSink {
   explicit Sink(PacketPool& pool) : pool(pool) {}
   PacketPtr allocate() override { return pool.allocate(); }
-  bool place(QpNumber, std::uint32_t key, std::uint64_t, const Payload&) override {
-    return key != 1;
-  }
+  bool place(QpNumber, std::uint32_t key, std::uint64_t, const Payload&) override { return key != 1; }
   void complete(const Completion&) override {}
   void arrived(const Arrival&) override {}
   void event(const TransportEvent&) override {}
@@ -64,9 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bth.timestamp = true;
       bth.psn = length > 0 ? data[2] : 0;
       ByteWriter out = mrc::begin(
-          *p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1), mrc::dscp::kTrimmable,
-           Ecn::ect0},
-          bth);
+          *p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1), mrc::dscp::kTrimmable, Ecn::ect0}, bth);
       out.copy({data + 2, std::min<std::size_t>(length, kMaxHeaderBytes - out.position())});
       mrc::finish(*p, out, {nullptr, payload ? 64u : 0u, 0, PayloadKind::none});
     } else {

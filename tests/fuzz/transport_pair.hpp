@@ -97,8 +97,7 @@ int exchange(Input in, const Options& options) {
             const std::size_t at = in.byte();
             if (at < p.packet->header_length) p.packet->header[at] ^= in.byte();
           }
-          if (action & 0x20)
-            p.packet->header_length = std::min<std::uint16_t>(in.byte(), kMaxHeaderBytes);
+          if (action & 0x20) p.packet->header_length = std::min<std::uint16_t>(in.byte(), kMaxHeaderBytes);
           to.on_packet(port, std::move(p.packet), now);
           break;
         }

@@ -26,9 +26,15 @@ class Run:
         self.lines: list[str] = []
         self._fresh: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
-            [*AS_FROM_A_TERMINAL, *command], cwd=cwd, env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            process_group=0)
+            [*AS_FROM_A_TERMINAL, *command],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -82,16 +88,20 @@ class Loomnet:
     def start(self, *arguments, prefix=(), environment=None, python=sys.executable) -> Run:
         """Any command; `prefix` goes before it (setpriv, prlimit, …)."""
         command = [*map(str, prefix), str(python), "-m", "loomnet", *map(str, arguments)]
-        run = Run(command, self.directory,
-                  {**os.environ, "PYTHONFAULTHANDLER": "1", **(environment or {})})
+        run = Run(
+            command,
+            self.directory,
+            {**os.environ, "PYTHONFAULTHANDLER": "1", **(environment or {})},
+        )
         self._runs.append(run)
         return run
 
     def live(self, scenario: str, *settings: str, options=(), **keywords) -> Run:
         """A live run of one of the short scenarios."""
         set_ = [word for setting in settings for word in ("--set", setting)]
-        return self.start("run", f"{SCENARIOS}::{scenario}", "--clock", "live", *set_, *options,
-                          **keywords)
+        return self.start(
+            "run", f"{SCENARIOS}::{scenario}", "--clock", "live", *set_, *options, **keywords
+        )
 
     def report(self) -> dict:
         """What the only run here has written."""

@@ -26,8 +26,11 @@ def look() -> set[str]:
     found = {f"link {path.name}" for path in Path("/sys/class/net").iterdir()}
     found -= {f"link {name}" for name in _FOREIGN_LINKS}
     found |= {f"namespace {path}" for path in Path("/run/netns").glob("*")}
-    found |= {f"shared memory {path}" for path in Path("/dev/shm").iterdir()
-              if not path.name.startswith("sem.mp-")}  # another Python's locks
+    found |= {
+        f"shared memory {path}"
+        for path in Path("/dev/shm").iterdir()
+        if not path.name.startswith("sem.mp-")
+    }  # another Python's locks
     found |= {f"journal {path.stem}" for path in _journals()}
     found |= {f"BPF pin {path}" for path in Path("/sys/fs/bpf").glob("loomnet*")}
     for kind in ("prog", "link"):
@@ -83,9 +86,11 @@ def _of_descriptor(process: Path, fd: Path) -> set[str]:
         return {f"shared memory {target} of {process.name}"}
     if "bpf" not in target:
         return set()
-    return {f"BPF {line[:4]} {line.split()[1]}"
-            for line in (process / "fdinfo" / fd.name).read_text().splitlines()
-            if line.startswith(("prog_id:", "link_id:"))}
+    return {
+        f"BPF {line[:4]} {line.split()[1]}"
+        for line in (process / "fdinfo" / fd.name).read_text().splitlines()
+        if line.startswith(("prog_id:", "link_id:"))
+    }
 
 
 def _mapped(process: Path, shared: set[str]) -> set[str]:

@@ -80,4 +80,4 @@ def _parent(pid: int) -> int:
             text = file.read()
     except OSError:
         return 0
-    return int(text[text.rindex(b")") + 2:].split()[1])
+    return int(text[text.rindex(b")") + 2 :].split()[1])

@@ -58,7 +58,9 @@ def inside(pid, make):
 # Link messages of the hosts' kernels. Reading the carrier from sysfs instead would take the lock
 # that a change of carrier takes. The program has a higher priority than the lab's threads, so that
 # it adds little to the times that it takes.
-WATCH = ENTER + """
+WATCH = (
+    ENTER
+    + """
 def listening():
     s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     s.bind((0, 1))  # RTMGRP_LINK
@@ -85,9 +87,12 @@ while (left := end - time.monotonic()) > 0:
             data = data[size + 3 & ~3:]
 print(json.dumps(found), flush=True)
 """
+)
 # Each host sends a frame every `pace` seconds, with its number, a sequence number and the time in
 # it, to an address that no host has, and takes whatever comes.
-SWARM = ENTER + """
+SWARM = (
+    ENTER
+    + """
 def port():
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
     s.bind(("p0", 0x88B5))
@@ -123,6 +128,7 @@ time.sleep(0.2)
 take()
 print(json.dumps([sent, came]), flush=True)
 """
+)
 LISTEN = """
 import json, socket, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -152,8 +158,13 @@ for frame in json.loads(sys.stdin.read()):
 
 def started(lab, host, code, *words):
     """A program in a host that says when it is ready, and ends with a line of JSON."""
-    process = lab.popen(host, [sys.executable, "-I", "-S", "-c", code, *map(str, words)],
-                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = lab.popen(
+        host,
+        [sys.executable, "-I", "-S", "-c", code, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline().strip() == "ready"
     return process
 
@@ -166,8 +177,18 @@ def around(lab, hosts, code, *words):
     """A program of this machine that is given the processes of these hosts after its words."""
     nodes = lab._standing.network.glue.nodes
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code, *map(str, words),
-         *(str(nodes[host].pid) for host in hosts)], stdout=subprocess.PIPE, text=True)
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            code,
+            *map(str, words),
+            *(str(nodes[host].pid) for host in hosts),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline().strip() == "ready"
     return process
 
@@ -206,8 +227,9 @@ class Probe:
 
     def __init__(self, lab, source, destination, seconds, *, every_s=0.00025, port=7000):
         self.receiver = started(lab, destination, RECEIVE, port, 1.0)
-        self.sender = started(lab, source, SEND, lab.address(destination), port,
-                              round(every_s * 1e9), seconds)
+        self.sender = started(
+            lab, source, SEND, lab.address(destination), port, round(every_s * 1e9), seconds
+        )
 
     def begin(self):
         self.sender.stdin.write("\n")

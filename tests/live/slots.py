@@ -15,8 +15,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _bpf(command, *fields):
-    attr = ctypes.create_string_buffer(struct.pack("=" + "".join(f for f, _ in fields),
-                                                   *(v for _, v in fields)), 128)
+    attr = ctypes.create_string_buffer(
+        struct.pack("=" + "".join(f for f, _ in fields), *(v for _, v in fields)), 128
+    )
     found = _libc.syscall(SYS_BPF, command, attr, 128)
     if found < 0:
         raise OSError(ctypes.get_errno(), f"bpf({command})")
@@ -67,8 +68,13 @@ class SlotMaps:
         for fd, entries in self.fds:
             for index in range(entries):
                 key = ctypes.c_uint32(index)
-                place = (("I", fd), ("I", 0), ("Q", ctypes.addressof(key)),
-                         ("Q", ctypes.addressof(value)), ("Q", WITH_LOCK))
+                place = (
+                    ("I", fd),
+                    ("I", 0),
+                    ("Q", ctypes.addressof(key)),
+                    ("Q", ctypes.addressof(value)),
+                    ("Q", WITH_LOCK),
+                )
                 with suppress(OSError):
                     _bpf(LOOKUP, *place)
                     if value.raw[STATE_AT] != 1 or value.raw[FLAGS_AT] & 0x20:

@@ -41,22 +41,29 @@ def _instruction(code: int, to: int = 0, of: int = 0, offset: int = 0, value: in
 
 def _burner(ns: int) -> int:
     """The descriptor of a BPF program that looks at the clock until so much time has passed."""
-    program = b"".join((
-        _instruction(0x85, value=_KTIME_GET_NS),
-        _instruction(0xBF, to=6, of=0),  # r6 = begin
-        _instruction(0xB7, to=7, value=0),  # r7 = looks
-        _instruction(0x85, value=_KTIME_GET_NS),
-        _instruction(0x1F, to=0, of=6),  # r0 -= r6
-        _instruction(0x35, to=0, offset=2, value=ns),  # r0 >= ns: out
-        _instruction(0x07, to=7, value=1),
-        _instruction(0xA5, to=7, offset=-5, value=_MOST_LOOKS),  # r7 < most: look again
-        _instruction(0xB7, to=0, value=0),
-        _instruction(0x95),
-    ))
+    program = b"".join(
+        (
+            _instruction(0x85, value=_KTIME_GET_NS),
+            _instruction(0xBF, to=6, of=0),  # r6 = begin
+            _instruction(0xB7, to=7, value=0),  # r7 = looks
+            _instruction(0x85, value=_KTIME_GET_NS),
+            _instruction(0x1F, to=0, of=6),  # r0 -= r6
+            _instruction(0x35, to=0, offset=2, value=ns),  # r0 >= ns: out
+            _instruction(0x07, to=7, value=1),
+            _instruction(0xA5, to=7, offset=-5, value=_MOST_LOOKS),  # r7 < most: look again
+            _instruction(0xB7, to=0, value=0),
+            _instruction(0x95),
+        )
+    )
     instructions = ctypes.create_string_buffer(program)
     licence = ctypes.create_string_buffer(b"GPL")
-    attributes = struct.pack("<IIQQ", _BPF_PROG_TYPE_PERF_EVENT, len(program) // 8,
-                             ctypes.addressof(instructions), ctypes.addressof(licence))
+    attributes = struct.pack(
+        "<IIQQ",
+        _BPF_PROG_TYPE_PERF_EVENT,
+        len(program) // 8,
+        ctypes.addressof(instructions),
+        ctypes.addressof(licence),
+    )
     attributes = attributes.ljust(72, b"\0")
     bpf, _ = _SYSCALLS[platform.machine()]
     return _call(bpf, _BPF_PROG_LOAD, attributes, len(attributes))
@@ -72,8 +79,9 @@ class Slowed:
     def __enter__(self) -> None:
         _, perf_event_open = _SYSCALLS[platform.machine()]
         self._open.append(program := _burner(self._ns))
-        attributes = struct.pack("<IIQQ", _PERF_TYPE_SOFTWARE, 112, _PERF_COUNT_SW_CPU_CLOCK,
-                                 self._period_ns).ljust(112, b"\0")
+        attributes = struct.pack(
+            "<IIQQ", _PERF_TYPE_SOFTWARE, 112, _PERF_COUNT_SW_CPU_CLOCK, self._period_ns
+        ).ljust(112, b"\0")
         for core in self._cores:
             event = _call(perf_event_open, attributes, -1, core, -1, 0)
             self._open.append(event)
@@ -124,8 +132,11 @@ def main(share: float, seconds: float = 600.0, period_us: float = 250.0) -> None
     if abs(found - share) > 0.03:
         sys.exit(f"slower_machine: {found:.2f} of the time was taken, not {share:.2f}")
     with Slowed(cores, round(part * period_ns), period_ns):
-        print(f"slower: {found:.2f} of each core is taken, by {part * period_us:.0f} us of each "
-              f"{period_us:.0f} us", flush=True)
+        print(
+            f"slower: {found:.2f} of each core is taken, by {part * period_us:.0f} us of each "
+            f"{period_us:.0f} us",
+            flush=True,
+        )
         time.sleep(seconds)
 
 

@@ -17,7 +17,10 @@ pytest.importorskip("pybind11")
 @pytest.mark.timeout(600)
 def test_its_own_files_are_enough_on_both_clocks(uses_machine, tmp_path):
     assert {each.parent.relative_to(TALLY).as_posix() for each in TALLY.rglob("*.*")} == {
-        "python/loomnet/systems/tally", "core/switch/tally", "ebpf"}
+        "python/loomnet/systems/tally",
+        "core/switch/tally",
+        "ebpf",
+    }
     tree = copied(tmp_path / "tree")
     built(tree)
     for clock in ("virtual", "live"):

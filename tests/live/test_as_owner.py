@@ -17,8 +17,12 @@ def clone():
     """A folder that a user without a name made, with the scripts in it."""
     uid = 61234
     as_user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    made = subprocess.run([*as_user, "mktemp", "-d", "/tmp/loomnet-owner-XXXXXX"],
-                          capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        [*as_user, "mktemp", "-d", "/tmp/loomnet-owner-XXXXXX"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     folder = Path(made.stdout.strip())
     yield folder, uid
     shutil.rmtree(folder)
@@ -27,7 +31,10 @@ def clone():
 def as_owner(folder: Path, *command: str) -> str:
     done = subprocess.run(
         ["bash", "-c", 'source "$0"; as_owner "$@"', SCRIPTS / "common.sh", *command],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "SUDO_UID": "0"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SUDO_UID": "0"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

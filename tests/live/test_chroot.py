@@ -15,8 +15,12 @@ def test_ranks_find_their_files_where_the_run_has_them(loomnet):
     root = loomnet.directory / "root"
     root.mkdir()
     shutil.copytree(endings.SCRIPT.parent, loomnet.directory / "scripts")
-    run = loomnet.live("ends", f"script=/mnt/{endings.SCRIPT.name}", "args=exit0 after 0 0.0",
-                       prefix=["unshare", "--mount", "sh", "-c", CHROOT, root])
+    run = loomnet.live(
+        "ends",
+        f"script=/mnt/{endings.SCRIPT.name}",
+        "args=exit0 after 0 0.0",
+        prefix=["unshare", "--mount", "sh", "-c", CHROOT, root],
+    )
     status = run.wait(120)
     assert "errors: 0" in run.output, run.output
     assert status in (0, 3), run.output  # 3: a busy machine, not this test's matter

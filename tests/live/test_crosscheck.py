@@ -24,9 +24,20 @@ def crosscheck(directory, scenario, *settings, seconds):
     words = [word for each in settings for word in ("--set", each)]
     for dilation in DILATIONS:
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "crosscheck", str(SCENARIOS / scenario), *words,
-             "--set", f"dilation={dilation}"],
-            cwd=directory, capture_output=True, text=True, timeout=seconds,
+            [
+                sys.executable,
+                "-m",
+                "loomnet",
+                "crosscheck",
+                str(SCENARIOS / scenario),
+                *words,
+                "--set",
+                f"dilation={dilation}",
+            ],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
         )
         over = done.returncode == EXIT_USAGE and "offered load of" in done.stderr
         if done.returncode != EXIT_FIDELITY and not over:
@@ -50,8 +61,9 @@ def test_the_main_job_agrees(uses_machine, tmp_path):
     """Real PyTorch under four faults, 40 s of training: ten iterations per fault. The command's own
     rules (loomnet.crosscheck) are the test's; nothing of a fault may be missing on either clock."""
     pytest.importorskip("torch")
-    agreed = crosscheck(tmp_path, "mrc_ddp_link_failure.py", "transport=mrc", "fault=5 s",
-                        seconds=380)
+    agreed = crosscheck(
+        tmp_path, "mrc_ddp_link_failure.py", "transport=mrc", "fault=5 s", seconds=380
+    )
     for phase in ("nic_link_down", "leaf_spine_down", "silent_loss", "spine_down"):
         for figure in ("goodput", "goodput_ratio", "iteration_s", "blip_s"):
             assert "–" not in agreed[f"mrc.{phase}.{figure}"], agreed

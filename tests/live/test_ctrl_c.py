@@ -42,8 +42,7 @@ def test_during_traffic(loomnet):
 
 
 def test_while_ranks_train(loomnet):
-    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=2", "planes=4",
-                       "rate=10 Mb/s")
+    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=2", "planes=4", "rate=10 Mb/s")
     run.until(TRAFFIC)
     (folder,) = (loomnet.directory / "runs").iterdir()
     log = folder / "ranks/0.log"
@@ -59,8 +58,9 @@ def test_while_ranks_train(loomnet):
 def test_while_a_capture_is_not_read(loomnet):
     run = loomnet.live("flow", "size=200 MB", "rate=60 Mb/s")
     run.until(TRAFFIC)
-    with subprocess.Popen([sys.executable, "-m", "loomnet", "capture", "h0:0"],
-                          stdout=subprocess.PIPE) as capture:
+    with subprocess.Popen(
+        [sys.executable, "-m", "loomnet", "capture", "h0:0"], stdout=subprocess.PIPE
+    ) as capture:
         capture.stdout.read(24)
         time.sleep(1.5)  # what follows has filled the pipe and the socket
         run.interrupt()
@@ -71,8 +71,9 @@ def test_while_a_capture_is_not_read(loomnet):
 soak = pytest.mark.soak
 
 
-@pytest.mark.parametrize("delay", [pytest.param(0.0, marks=soak), 0.1,
-                                   pytest.param(0.25, marks=soak), 0.4])
+@pytest.mark.parametrize(
+    "delay", [pytest.param(0.0, marks=soak), 0.1, pytest.param(0.25, marks=soak), 0.4]
+)
 def test_during_bring_up(loomnet, delay):
     run = loomnet.live("flow", "size=200 MB")
     run.until("XDP switches")
@@ -86,8 +87,15 @@ def test_during_bring_up(loomnet, delay):
 @pytest.mark.parametrize("delay", [0.0, pytest.param(0.15, marks=soak), 0.3])
 def test_before_the_run_begins_it_is_one_line(loomnet, delay):
     """The signal comes while the command imports modules, or during the bring-up."""
-    run = loomnet.start("run", f"{SCENARIOS}::flow", "--clock", "live", "--set", "size=200 MB",
-                        environment={"PYTHONUNBUFFERED": "1"})
+    run = loomnet.start(
+        "run",
+        f"{SCENARIOS}::flow",
+        "--clock",
+        "live",
+        "--set",
+        "size=200 MB",
+        environment={"PYTHONUNBUFFERED": "1"},
+    )
     while not ready(run.process.pid):
         time.sleep(0.005)
     time.sleep(delay)
@@ -106,13 +114,20 @@ def ready(pid: int) -> bool:
 
 def test_max_wall_counts_the_bring_up_and_ends_it(loomnet):
     began = time.monotonic()
-    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=4", "ranks=8",
-                       "rate=10 Mb/s",  # more would be near what a busy machine carries
-                       options=("--max-wall", "0.3 s"))
+    run = loomnet.live(
+        "ranks",
+        f"script={TRAINS}",
+        "hosts_per_leaf=4",
+        "ranks=8",
+        "rate=10 Mb/s",  # more would be near what a busy machine carries
+        options=("--max-wall", "0.3 s"),
+    )
     assert run.wait(30) == 1, run.output
     assert time.monotonic() - began < 10, run.output
-    assert "not finished: ranks stalled: --max-wall 0.3 s is over before the live network was " \
+    assert (
+        "not finished: ranks stalled: --max-wall 0.3 s is over before the live network was "
         "there" in run.output
+    )
     (only,) = loomnet.report()["fidelity"]
     assert only["packets"] == 0
 
@@ -144,10 +159,17 @@ def test_typed_again_and_again_it_still_leaves_nothing(loomnet):
 
 
 # All of them end a run by one handler; test_live_lab.py sends others in turn to an open lab.
-@pytest.mark.parametrize("number", [
-    signal.SIGTERM, signal.SIGHUP,
-    *(pytest.param(each, marks=soak) for each in (signal.SIGQUIT, signal.SIGUSR1,
-                                                  signal.SIGALRM))])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGHUP,
+        *(
+            pytest.param(each, marks=soak)
+            for each in (signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM)
+        ),
+    ],
+)
 def test_a_polite_kill_is_as_good(loomnet, number):
     run = loomnet.live("flow", "size=200 MB")
     run.until(TRAFFIC)
@@ -161,9 +183,24 @@ def test_a_terminal_that_is_closed(loomnet):
     """All is taken down, the report is written, and the status says interrupted."""
     master, terminal = pty.openpty()
     run = subprocess.Popen(
-        [sys.executable, "-m", "loomnet", "run", f"{SCENARIOS}::flow", "--clock", "live", "--set",
-         "size=200 MB"], cwd=loomnet.directory, stdin=terminal, stdout=terminal, stderr=terminal,
-        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        [
+            sys.executable,
+            "-m",
+            "loomnet",
+            "run",
+            f"{SCENARIOS}::flow",
+            "--clock",
+            "live",
+            "--set",
+            "size=200 MB",
+        ],
+        cwd=loomnet.directory,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
     os.close(terminal)
     try:
         seen = b""

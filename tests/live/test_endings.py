@@ -12,8 +12,9 @@ LIVE = [row for row in endings.ROWS if row.clock == "live"]
 
 def end(loomnet, row: endings.Row, delay: float, torch: bool = False) -> None:
     arguments = " ".join([*row.arguments(delay), *(["torch"] if torch else [])])
-    run = loomnet.live("ends", f"script={endings.SCRIPT}", f"args={arguments}",
-                       f"ranks={row.ranks}")
+    run = loomnet.live(
+        "ends", f"script={endings.SCRIPT}", f"args={arguments}", f"ranks={row.ranks}"
+    )
     status = run.wait(120)
     report = loomnet.report()
     (fidelity,) = report["fidelity"]

@@ -13,11 +13,16 @@ TCP = Path(__file__).parents[2] / "scenarios" / "tcp_two_flows.py"
 
 @ln.scenario
 def one(lab: ln.Lab, kind: str):
-    fabric = ln.clos.two_tier(planes=1, leaves=1, spines=1, hosts_per_leaf=2, rate="20 Mb/s",
-                              delay="0.5 ms")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=1, spines=1, hosts_per_leaf=2, rate="20 Mb/s", delay="0.5 ms"
+    )
     row = endings.Row(kind, "mid", "last", 2, "live")
-    lab.run(fabric, ln.Permutation(size="10 kB") if kind == "flows" else
-            ln.TorchJob(endings.SCRIPT, args=row.arguments(0.1), ranks=2))
+    lab.run(
+        fabric,
+        ln.Permutation(size="10 kB")
+        if kind == "flows"
+        else ln.TorchJob(endings.SCRIPT, args=row.arguments(0.1), ranks=2),
+    )
 
 
 @pytest.mark.parametrize("kind", ["flows", "raise"])
@@ -30,7 +35,8 @@ def test_a_live_run_that_is_over_holds_nothing(uses_machine, tmp_path, kind):
 
 def test_a_live_run_of_the_kernels_tcp_holds_nothing(uses_machine, tmp_path):
     with freed.without_collector():
-        report = ln.load(TCP).run(clock="live", directory=tmp_path / "runs", size="10 MB",
-                                  second="0.5 s")
+        report = ln.load(TCP).run(
+            clock="live", directory=tmp_path / "runs", size="10 MB", second="0.5 s"
+        )
         (result,) = report.results.values()
     assert result.data.ended == "finished"

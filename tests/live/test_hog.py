@@ -28,8 +28,11 @@ def hogs():
     started = []
     try:
         for processor in sorted(os.sched_getaffinity(0)):
-            hog = subprocess.Popen([sys.executable, "-I", "-S", "-c", HOG, str(processor)],
-                                   stdout=subprocess.PIPE, text=True)
+            hog = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", HOG, str(processor)],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             started.append(hog)
         for hog in started:
             assert hog.stdout.readline() == "busy\n", "SCHED_FIFO is refused here"
@@ -47,8 +50,9 @@ def test_a_run_beside_a_hog_says_so_and_exits_3(loomnet, hogs):
     assert run.wait(60) == 3, run.output
     told = re.search(r"not a result: flow: (.*)", run.output)
     assert told, run.output
-    assert re.search(r"p99 lateness [\d.]+ us is above the bound of [\d.]+ us", told[1]) or \
-        re.search(r"\d+ packets lost in sockets and veths", told[1]), told[1]
+    assert re.search(
+        r"p99 lateness [\d.]+ us is above the bound of [\d.]+ us", told[1]
+    ) or re.search(r"\d+ packets lost in sockets and veths", told[1]), told[1]
     assert "these numbers are no result" in run.output
     fidelity = loomnet.report()["fidelity"][0]
     assert fidelity["kept_up"] is False

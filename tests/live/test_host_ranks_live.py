@@ -15,8 +15,16 @@ MESSAGE_HEADER = 64  # bytes in front of each message of a collective that carri
 
 
 def fabric(hosts=2, ranks=2, **changes):
-    values = {"planes": 2, "leaves": 2, "spines": 1, "hosts_per_leaf": hosts // 2,
-              "rate": "20 Mb/s", "delay": "0.5 ms", "ranks_per_host": ranks, **changes}
+    values = {
+        "planes": 2,
+        "leaves": 2,
+        "spines": 1,
+        "hosts_per_leaf": hosts // 2,
+        "rate": "20 Mb/s",
+        "delay": "0.5 ms",
+        "ranks_per_host": ranks,
+        **changes,
+    }
     return ln.clos.two_tier(**values)
 
 
@@ -29,7 +37,8 @@ def train(**changes):
 
 
 def test_pytorch_ranks_of_one_host_learn_as_ranks_of_four_and_as_on_the_virtual_clock(
-        uses_machine, tmp_path):
+    uses_machine, tmp_path
+):
     packed = run(tmp_path / "2x2", fabric(local_link="1 Gb/s"), train())
     spread = run(tmp_path / "4x1", fabric(4, 1), train())
     virtual = run(tmp_path / "virtual", fabric(), train(), clock="virtual")
@@ -38,8 +47,12 @@ def test_pytorch_ranks_of_one_host_learn_as_ranks_of_four_and_as_on_the_virtual_
         assert result["errors"] == 0 and result.data.fidelity.unexplained == 0
     found = [{digest for digest, *_ in lines(result)} for result in (packed, spread, virtual)]
     assert len(found[0]) == 1 and found[0] == found[1] == found[2]
-    assert [where for _, *where in lines(packed)] == [["0", "0", "2", "h0"], ["1", "1", "2", "h0"],
-                                                      ["2", "0", "2", "h1"], ["3", "1", "2", "h1"]]
+    assert [where for _, *where in lines(packed)] == [
+        ["0", "0", "2", "h0"],
+        ["1", "1", "2", "h0"],
+        ["2", "0", "2", "h1"],
+        ["3", "1", "2", "h1"],
+    ]
     for host in ("h0", "h1"):
         assert packed.data.totals[f"nic {host}"]["local_bytes"] > 0
 
@@ -47,9 +60,14 @@ def test_pytorch_ranks_of_one_host_learn_as_ranks_of_four_and_as_on_the_virtual_
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_two_jobs_share_hosts_of_several_ranks(uses_machine, tmp_path, transport):
     both = ["h0", "h1"]
-    result = run(tmp_path, fabric(), [
-        ln.AllReduce("40 kB", 5, hosts=both, transport=transport, name="a"),
-        ln.Permutation("30 kB", hosts=both, name="b")])
+    result = run(
+        tmp_path,
+        fabric(),
+        [
+            ln.AllReduce("40 kB", 5, hosts=both, transport=transport, name="a"),
+            ln.Permutation("30 kB", hosts=both, name="b"),
+        ],
+    )
     assert result.data.fidelity.unexplained == 0
     for name in "ab":
         own = result.job(name)

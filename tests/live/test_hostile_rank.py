@@ -14,12 +14,15 @@ def logs(loomnet) -> dict[int, str]:
     return {int(path.stem): path.read_text() for path in loomnet.directory.glob("runs/*/ranks/*")}
 
 
-@pytest.mark.parametrize(("kind", "why"), [
-    ("garbage", ""),  # whichever of its checks comes first
-    # Its own completions may overrun first.
-    ("requests", "flood of work requests or marks|completion queue overrun"),
-    ("marks", "flood of work requests or marks"),
-])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("garbage", ""),  # whichever of its checks comes first
+        # Its own completions may overrun first.
+        ("requests", "flood of work requests or marks|completion queue overrun"),
+        ("marks", "flood of work requests or marks"),
+    ],
+)
 def test_it_is_cut_off_and_its_peer_gets_a_named_error(loomnet, kind, why):
     run = loomnet.live("ranks", f"script={HOSTILE}", f"args={kind}")
     assert run.wait(90) in (1, 3), run.output
@@ -39,12 +42,15 @@ def test_it_cannot_block_the_engine_by_flags_of_what_it_inherited(loomnet, kind)
     assert "first ok" in logs(loomnet)[0]
 
 
-@pytest.mark.parametrize(("kind", "why"), [
-    ("meet", "malformed mark"),  # requests for groups of no member
-    ("work_begin", "flood of work requests or marks"),
-    ("arrivals_consumed", "ring index corrupted"),
-    ("notices_consumed", "ring index corrupted"),
-])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("meet", "malformed mark"),  # requests for groups of no member
+        ("work_begin", "flood of work requests or marks"),
+        ("arrivals_consumed", "ring index corrupted"),
+        ("notices_consumed", "ring index corrupted"),
+    ],
+)
 def test_without_a_framework_too_it_is_cut_off(loomnet, kind, why):
     run = loomnet.live("ranks", f"script={PLAIN}", f"args={kind}")
     assert run.wait(60) in (1, 3), run.output

@@ -45,8 +45,9 @@ def live(tmp_path):
 
 
 def dumbbell(rate="20 Mb/s", buffer="100 kB"):
-    fabric = ln.clos.dumbbell(left=2, right=2, rate="40 Mb/s", delay="1 ms", bottleneck=rate,
-                              bottleneck_delay="3 ms")
+    fabric = ln.clos.dumbbell(
+        left=2, right=2, rate="40 Mb/s", delay="1 ms", bottleneck=rate, bottleneck_delay="3 ms"
+    )
     fabric.override("p0.leaf0->p0.leaf1", data_limit=buffer)
     return fabric
 
@@ -55,9 +56,25 @@ def two_flows(clock, cc, folder):
     """The scenario's figures by name."""
     for _ in range(TRIES if clock == "live" else 1):
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "run", str(SCENARIO), "--clock", clock, "--set",
-             f"cc={cc}", "--set", f"size={SIZE[cc]}", "--json", str(folder / f"{clock}.json")],
-            cwd=folder, capture_output=True, text=True, timeout=120,
+            [
+                sys.executable,
+                "-m",
+                "loomnet",
+                "run",
+                str(SCENARIO),
+                "--clock",
+                clock,
+                "--set",
+                f"cc={cc}",
+                "--set",
+                f"size={SIZE[cc]}",
+                "--json",
+                str(folder / f"{clock}.json"),
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         if done.returncode != EXIT_FIDELITY:
             break
@@ -84,8 +101,12 @@ def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
 
 def compared(kernel, model, cc):
     """A line for each figure of the two that is not alike, else None."""
-    for name, factor in (("total_rate", RATE), ("queue_delay", QUEUE),
-                         ("queue_alone_delay", ALONE[cc]), FAIR[cc]):
+    for name, factor in (
+        ("total_rate", RATE),
+        ("queue_delay", QUEUE),
+        ("queue_alone_delay", ALONE[cc]),
+        FAIR[cc],
+    ):
         line = f"{cc} {name}: kernel {kernel[name]}, model {model[name]}"
         print(line)
         # Shares that were never fair while both sent have no time until they were.
@@ -99,8 +120,13 @@ def compared(kernel, model, cc):
 
 def test_rounds_of_flows_go_over_the_hosts_own_sockets(live, uses_machine):
     job = ln.Permutation("500 kB", repeat=3, shift=2, transport="tcp")
-    r = live.run(dumbbell(), job, tcp={"cc": "reno", "mtu": 1500}, sample="20 ms",
-                 queues=["p0.leaf0->p0.leaf1"])
+    r = live.run(
+        dumbbell(),
+        job,
+        tcp={"cc": "reno", "mtu": 1500},
+        sample="20 ms",
+        queues=["p0.leaf0->p0.leaf1"],
+    )
     assert r["errors"] == 0, r.data.errors
     assert len(r.data.iterations) == 3 and len(r.flow_records) == 12
     # Four hosts send 500 kB three times; retransmissions may arrive twice.

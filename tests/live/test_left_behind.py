@@ -67,8 +67,9 @@ def hold(where: str) -> tuple[str, ...]:
 
 def test_a_child_with_the_mark_of_a_run_is_told(quick):
     before = machine.look()
-    with subprocess.Popen(hold("here"), stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, RUN: "tst1"}) as child:
+    with subprocess.Popen(
+        hold("here"), stdout=subprocess.PIPE, text=True, env={**os.environ, RUN: "tst1"}
+    ) as child:
         assert child.stdout is not None
         pid = int(child.stdout.readline())
         left = machine.left_since(before)
@@ -76,8 +77,11 @@ def test_a_child_with_the_mark_of_a_run_is_told(quick):
     assert f"process {pid} python" in " ".join(left) and any("memfd:loomnet" in x for x in left)
 
 
-@pytest.mark.parametrize(("variables", "where"), [
-    ("A=b", "apart"), (f"{RUN}=tst2", "here")], ids=["in a network of its own", "marked"])
+@pytest.mark.parametrize(
+    ("variables", "where"),
+    [("A=b", "apart"), (f"{RUN}=tst2", "here")],
+    ids=["in a network of its own", "marked"],
+)
 def test_an_orphan_with_another_environment_is_told(quick, variables, where):
     before = machine.look()
     pid = held_by(sys.executable, "-c", LEAVES, variables, *hold(where))
@@ -86,8 +90,17 @@ def test_an_orphan_with_another_environment_is_told(quick, variables, where):
 
 def test_ranks_of_another_suite_are_left_out(quick):
     before = machine.look()
-    pid = held_by(sys.executable, "-c", LEAVES, "A=b", sys.executable, "-c", SUITE, f"{RUN}=tst3",
-                  *hold("apart"))
+    pid = held_by(
+        sys.executable,
+        "-c",
+        LEAVES,
+        "A=b",
+        sys.executable,
+        "-c",
+        SUITE,
+        f"{RUN}=tst3",
+        *hold("apart"),
+    )
     _started.append(int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]))
     assert machine.left_since(before) == []
 

@@ -15,8 +15,9 @@ import loomnet as ln
 
 
 def fabric(planes=2):
-    return ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=1, rate="40 Mb/s",
-                            delay="0.5 ms")
+    return ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=1, rate="40 Mb/s", delay="0.5 ms"
+    )
 
 
 def ping(lab, count=2):
@@ -68,8 +69,9 @@ def test_other_terminals_reach_in(loomnet):
     with ln.lab(fabric(planes=1), clock="live") as lab:
         inside = loomnet.start("exec", "h1", "--", "ip", "-6", "addr", "show", "dev", "lo")
         assert inside.wait(20) == 0 and f"{lab.address('h1')}/128" in inside.output
-        with subprocess.Popen([sys.executable, "-m", "loomnet", "capture", "h1:0"],
-                              stdout=subprocess.PIPE) as capture:
+        with subprocess.Popen(
+            [sys.executable, "-m", "loomnet", "capture", "h1:0"], stdout=subprocess.PIPE
+        ) as capture:
             head = capture.stdout.read(28)  # pcapng's section header: the capture has begun
             assert len(ping(lab, 20)) == 20
             lab.close()  # ends the capture properly
@@ -101,18 +103,26 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize(("number", "after", "delay", "status"), [
-    (signal.SIGINT, "up", 0.1, -signal.SIGINT),
-    (signal.SIGTERM, "up", 0.1, 128 + signal.SIGTERM),
-    (signal.SIGQUIT, "up", 0.1, 128 + signal.SIGQUIT),
-    pytest.param(signal.SIGALRM, "up", 0.1, 128 + signal.SIGALRM, marks=pytest.mark.soak),
-    (signal.SIGINT, "begin", 1.0, -signal.SIGINT),  # somewhere in bring-up
-])
+@pytest.mark.parametrize(
+    ("number", "after", "delay", "status"),
+    [
+        (signal.SIGINT, "up", 0.1, -signal.SIGINT),
+        (signal.SIGTERM, "up", 0.1, 128 + signal.SIGTERM),
+        (signal.SIGQUIT, "up", 0.1, 128 + signal.SIGQUIT),
+        pytest.param(signal.SIGALRM, "up", 0.1, 128 + signal.SIGALRM, marks=pytest.mark.soak),
+        (signal.SIGINT, "begin", 1.0, -signal.SIGINT),  # somewhere in bring-up
+    ],
+)
 def test_signals_leave_nothing(uses_machine, tmp_path, number, after, delay, status):
     script = tmp_path / "opens.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    with subprocess.Popen([*AS_FROM_A_TERMINAL, sys.executable, script], stdout=subprocess.PIPE,
-                          text=True, stderr=subprocess.DEVNULL, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        [*AS_FROM_A_TERMINAL, sys.executable, script],
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    ) as process:
         while process.stdout.readline().strip() != after:
             assert process.poll() is None
         time.sleep(delay)

@@ -28,14 +28,26 @@ def live(tmp_path):
 
 
 def fabric(**options):
-    given = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 1, "rate": "20 Mb/s",
-             "delay": "0.5 ms"} | options
+    given = {
+        "planes": 2,
+        "leaves": 2,
+        "spines": 2,
+        "hosts_per_leaf": 1,
+        "rate": "20 Mb/s",
+        "delay": "0.5 ms",
+    } | options
     return ln.clos.two_tier(**given)
 
 
 def loomnet(*arguments, cwd, timeout=120, **options):
-    return subprocess.run([sys.executable, "-m", "loomnet", *arguments], cwd=cwd, timeout=timeout,
-                          capture_output=True, text=True, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "loomnet", *arguments],
+        cwd=cwd,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        **options,
+    )
 
 
 def leftovers():
@@ -81,8 +93,13 @@ def test_mrc_rides_out_a_dead_port(live):
 # Jobs over Gloo train in test_several_jobs_live.py.
 @pytest.mark.parametrize("transport", ["mrc", pytest.param("gloo", marks=pytest.mark.soak)])
 def test_pytorch_trains_over_real_packets(live, transport, tmp_path):
-    job = ln.TorchJob(SCENARIOS / "train_digits.py", args=["--steps=21", "--batch=8"], ranks=2,
-                      transport=transport, log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+    job = ln.TorchJob(
+        SCENARIOS / "train_digits.py",
+        args=["--steps=21", "--batch=8"],
+        ranks=2,
+        transport=transport,
+        log=r"step (?P<step>\d+) loss (?P<loss>\S+)",
+    )
     r = live.run(fabric(rate="60 Mb/s"), job)
     assert r["errors"] == 0, r.data.errors
     assert r.unequal_hashes == 0
@@ -91,7 +108,8 @@ def test_pytorch_trains_over_real_packets(live, transport, tmp_path):
 
 def test_a_killed_rank_is_named_and_the_others_end(live, tmp_path):
     script = tmp_path / "dies.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import os, signal, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         model = torch.nn.Linear(8, 8)
@@ -103,21 +121,26 @@ def test_a_killed_rank_is_named_and_the_others_end(live, tmp_path):
             optimizer.step()
             if step == 10 and dist.get_rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
-        """))
+        """)
+    )
     r = live.run(fabric(), ln.TorchJob(script, ranks=2, transport="mrc"))
     assert r.data.ended == "failed"
     assert any("rank 1" in e.message and "SIGKILL" in e.message for e in r.data.errors)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--set", "transport=tcp"], "transport"),
-    (["--set", "rate=400"], "rate"),
-    (["--set", "rate=10 Gb/s"], "offered load"),
-    (["--set", "planets=4"], "planes"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "transport=tcp"], "transport"),
+        (["--set", "rate=400"], "rate"),
+        (["--set", "rate=10 Gb/s"], "offered load"),
+        (["--set", "planets=4"], "planes"),
+    ],
+)
 def test_bad_input_is_one_line_and_exit_2(tmp_path, arguments, words):
-    done = loomnet("run", str(SCENARIOS / "crosscheck_flow.py"), "--clock", "live", *arguments,
-                   cwd=tmp_path)
+    done = loomnet(
+        "run", str(SCENARIOS / "crosscheck_flow.py"), "--clock", "live", *arguments, cwd=tmp_path
+    )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -129,7 +152,8 @@ def test_a_rank_that_ends_before_its_operations_is_named(live, tmp_path):
     """Rank 1's send has no receiver, so the unfinished operation is the run's only fault."""
     pytest.importorskip("torch")
     script = tmp_path / "sends.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import os, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         t = torch.zeros(1 << 18)
@@ -137,7 +161,8 @@ def test_a_rank_that_ends_before_its_operations_is_named(live, tmp_path):
         if dist.get_rank() == 1:
             dist.isend(t, 0)
         os._exit(0)
-    """))
+    """)
+    )
     r = live.run(fabric(), ln.TorchJob(script, ranks=2))
     assert r.data.ended == "failed"
     assert "rank 1 ended with 1 operation unfinished (send)" in r.data.reason
@@ -153,7 +178,8 @@ def test_a_run_says_by_stage_and_phase_how_late_it_was(live):
     packets = sum(row.count for row in fidelity.stages if row.stage == "packet")
     assert packets == fidelity.notes["returned"]
     assert fidelity.lateness_max_ps == max(
-        row.max_ps for row in fidelity.stages if row.stage == "packet")
+        row.max_ps for row in fidelity.stages if row.stage == "packet"
+    )
     assert {"engine", "timer", "kernel", "pass", "sleep"} <= {row.stage for row in fidelity.stages}
     assert fidelity.notes["waits"] is None or "wait" in fidelity.notes["waits"]
     for wait in fidelity.waits:
@@ -172,18 +198,21 @@ def test_a_phase_may_begin_with_an_iteration_that_is_found_at_the_very_end(monke
 
 
 def test_a_run_that_cannot_keep_up_ends_within_20_s_with_the_remedy(
-        live, ends_when_late, monkeypatch, tmp_path):
+    live, ends_when_late, monkeypatch, tmp_path
+):
     """The machine is said to be a hundred times what any is, so nothing is refused beforehand."""
     from loomnet.live import clock, dilation, machine_budget, run
 
     monkeypatch.setattr(machine_budget, "FILE", tmp_path / "budget.json")
-    huge = machine_budget.MachineBudget(10**8, 1, 0.0, 0.0, machine_budget._boot(),
-                                        machine_budget.version())
+    huge = machine_budget.MachineBudget(
+        10**8, 1, 0.0, 0.0, machine_budget._boot(), machine_budget.version()
+    )
     machine_budget._keep(huge)
     for module in (clock, dilation, run):
         monkeypatch.setattr(module, "budget", lambda: huge)
-    two = ln.clos.two_tier(planes=4, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
-                           delay="0.2 ms")
+    two = ln.clos.two_tier(
+        planes=4, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s", delay="0.2 ms"
+    )
     began = time.monotonic()
     r = live.run(two, ln.AllToAll("64 MB", repeat=100_000, transport="roce"))
     assert time.monotonic() - began < 30  # with bring-up and way down

@@ -67,15 +67,20 @@ def fresh(before):
 def commands(lab):
     network = lab._standing.network
     with network.held():
-        return [text for _, where, kind, text in network.engine.panels.events().rows
-                if (where, kind) == ("ocs0", "command")]
+        return [
+            text
+            for _, where, kind, text in network.engine.panels.events().rows
+            if (where, kind) == ("ocs0", "command")
+        ]
 
 
 def tcp_from(lab, host):
     """A connection from a host over the management network to the panel's TL1."""
     glue = lab._standing.network.glue
-    return inside(glue.hosts[host].netns, lambda: socket.create_connection(
-        (glue.panels["ocs0"].management, PORT), timeout=30))
+    return inside(
+        glue.hosts[host].netns,
+        lambda: socket.create_connection((glue.panels["ocs0"].management, PORT), timeout=30),
+    )
 
 
 def test_the_socket_is_the_runs_users_alone(uses_machine, monkeypatch):
@@ -92,13 +97,21 @@ def test_the_socket_is_the_runs_users_alone(uses_machine, monkeypatch):
                 status = folder.lstat()
                 assert stat.S_ISDIR(status.st_mode) and status.st_uid == 0
                 assert stat.S_IMODE(status.st_mode) == 0o755
-            asks = ("import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
-                    "s.sendall(b'{\"command\": \"show half-circuits\"}\\n'); print(s.recv(99))")
+            asks = (
+                "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+                's.sendall(b\'{"command": "show half-circuits"}\\n\'); print(s.recv(99))'
+            )
             said = {}
             for user in (USER, USER + 1):
                 said[user] = subprocess.run(
-                    ["/usr/bin/python3", "-c", asks, str(path)], capture_output=True, text=True,
-                    user=user, group=user, extra_groups=[], cwd="/")
+                    ["/usr/bin/python3", "-c", asks, str(path)],
+                    capture_output=True,
+                    text=True,
+                    user=user,
+                    group=user,
+                    extra_groups=[],
+                    cwd="/",
+                )
             assert said[USER].stdout == "b'{\"ok\": []}\\n'\n"
             assert "PermissionError" in said[USER + 1].stderr
     finally:
@@ -120,9 +133,11 @@ def test_the_command_during_a_run(loomnet, tmp_path, capsys, placement):
 
     assert ocs("show", "cross-connect", "status", "--panel", "ocs0").splitlines()[1:] == [
         "1A-2B  1A      2B      tuned          tuned",
-        "2A-1B  2A      1B      tuned          tuned"]
+        "2A-1B  2A      1B      tuned          tuned",
+    ]
     assert ocs("config", "cross-connect", "add", "3A-4B", "safe") == (
-        "cross-connect add: 1 succeeded\n")
+        "cross-connect add: 1 succeeded\n"
+    )
     assert "one direction alone: 3A-4B" in ocs("show", "cross-connect", "status")
     assert ocs("reconcile", "3-4") == "added 4A-3B\ntuned\n"
     assert ocs("reconcile", "3-4") == "nothing to do\ntuned\n"
@@ -146,8 +161,12 @@ def test_what_was_asked_is_in_the_events_with_emulated_time(uses_machine, tmp_pa
 
     asker = threading.Thread(target=ask)
     asker.start()
-    r = ln.run(star(), ln.Flows(pairs=[(2, 3)], sizes="20 kB", transport="mrc"), clock="live",
-               directory=tmp_path)
+    r = ln.run(
+        star(),
+        ln.Flows(pairs=[(2, 3)], sizes="20 kB", transport="mrc"),
+        clock="live",
+        directory=tmp_path,
+    )
     asker.join(10)
     assert asked[0]["added"] == ["3A-4B", "4A-3B"] and asked[0]["tuned"]
     assert asked[1]["added"] == asked[1]["removed"] == []
@@ -170,11 +189,14 @@ def test_a_tl1_session_over_the_management_network(uses_machine):
         took = time.monotonic() - begin
         assert b"M  2 COMPLD" in answer and 0.02 < took < 0.2
         assert set(re.findall(rb'"(\d+),(\d+)"', ask("RTRV-PATCH:::3:;"))) == {
-            (b"1", b"50"), (b"2", b"49")}
+            (b"1", b"50"),
+            (b"2", b"49"),
+        }
         assert lab.exec("h0", f"ping -6 -c 2 -i 0.05 -W 1 {lab.address('h1')}").returncode == 0
         noted = commands(lab)
-        assert noted[-1] == "tl1 ENT-PATCH::1&2,50&49:2:" and not any("root" in each
-                                                                     for each in noted)
+        assert noted[-1] == "tl1 ENT-PATCH::1&2,50&49:2:" and not any(
+            "root" in each for each in noted
+        )
         ask.link.close()
 
 
@@ -209,8 +231,10 @@ def test_hostile_clients_do_not_disturb_the_engine(uses_machine):
         probe = Probe(lab, "h0", "h1", 1.5)
         probe.begin()
         hung = [tcp_from(lab, "h3") for _ in range(20)]  # most are refused; none reads
-        threads = [threading.Thread(target=each, daemon=True)
-                   for each in (flood, flood, flood, garbage, garbage)]
+        threads = [
+            threading.Thread(target=each, daemon=True)
+            for each in (flood, flood, flood, garbage, garbage)
+        ]
         for each in threads:
             each.start()
         sent = probe.end()

@@ -44,10 +44,15 @@ class Meanwhile(threading.Thread):
 def training():
     """What trains, and on what: half of the scenario's rate, so that it is dilated by half."""
     made = ln.load(SCENARIOS / "moe_ddp.py").function.__globals__
-    job = ln.TorchJob(SCENARIOS / "moe_train.py",
-                      args=["--steps=4", "--layers=2", "--hidden=200", "--batch=32", "--beside=0"],
-                      ranks=8, transport="roce", compute="2 ms", log=made["LOG"],
-                      circuits=ln.CircuitControl(rule="share"))
+    job = ln.TorchJob(
+        SCENARIOS / "moe_train.py",
+        args=["--steps=4", "--layers=2", "--hidden=200", "--batch=32", "--beside=0"],
+        ranks=8,
+        transport="roce",
+        compute="2 ms",
+        log=made["LOG"],
+        circuits=ln.CircuitControl(rule="share"),
+    )
     return made["fabric"]("mixnet", "sim25", "200 Mb/s"), job, made["LOG"]
 
 
@@ -58,8 +63,9 @@ def undisturbed(training, tmp_path_factory):
     return ln.run(fabric, job, directory=tmp_path_factory.mktemp("runs") / "still").logged(0, log)
 
 
-def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_path, training,
-                                                            undisturbed):
+def test_tl1_repatches_a_mixture_of_experts_while_it_trains(
+    uses_machine, tmp_path, training, undisturbed
+):
     """Circuits of the region move and go under packets: losses are those of an undisturbed run."""
     fabric, job, log = training
     asked = []
@@ -73,11 +79,18 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
         # 1 to 12 are ports, three of each server; 13 to 24 the same as egress.
         session = ["ACT-USER::admin:1::root;"]
         for number in range(2):
-            session += [f"ENT-PATCH::1&{4 + number},{16 + number}&13:{number + 2}:;",
-                        f"DLT-PATCH::1&{4 + number}:{number + 2}:;"]
-        asked.extend(subprocess.run(
-            command_in("h0", [sys.executable, "-c", SESSION, "198.18.0.5", *session]),
-            capture_output=True, text=True, timeout=60).stdout.splitlines())
+            session += [
+                f"ENT-PATCH::1&{4 + number},{16 + number}&13:{number + 2}:;",
+                f"DLT-PATCH::1&{4 + number}:{number + 2}:;",
+            ]
+        asked.extend(
+            subprocess.run(
+                command_in("h0", [sys.executable, "-c", SESSION, "198.18.0.5", *session]),
+                capture_output=True,
+                text=True,
+                timeout=60,
+            ).stdout.splitlines()
+        )
 
     talker = Meanwhile(talk)
     r = ln.run(fabric, job, clock="live", dilation=5, directory=tmp_path / "raced")
@@ -92,14 +105,24 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
 
 
 @pytest.mark.soak  # tests/python/test_mixnet_torch.py does it on the virtual clock
-def test_ranks_outlive_their_controller_and_their_panel(uses_machine, tmp_path, training,
-                                                        undisturbed):
+def test_ranks_outlive_their_controller_and_their_panel(
+    uses_machine, tmp_path, training, undisturbed
+):
     fabric, job, log = training
-    faults = [ln.kill("ocs0.controller", at="60 ms", duration="60 ms"),
-              ln.kill("ocs0", at="200 ms", duration="40 ms")]
+    faults = [
+        ln.kill("ocs0.controller", at="60 ms", duration="60 ms"),
+        ln.kill("ocs0", at="200 ms", duration="40 ms"),
+    ]
     # A timeout of 0.3 s: the 4.3 s of NCCL would be 22 s of wall time.
-    r = ln.run(fabric, job, faults=faults, clock="live", dilation=5, directory=tmp_path / "failed",
-               roce={"timeout_exponent": 16})
+    r = ln.run(
+        fabric,
+        job,
+        faults=faults,
+        clock="live",
+        dilation=5,
+        directory=tmp_path / "failed",
+        roce={"timeout_exponent": 16},
+    )
     assert (r.data.ended, r.data.reason, r.data.errors) == ("finished", None, [])
     assert r.logged(0, log) == undisturbed
     quiet = [each.at_ps for each in r.experts.events if 61e9 < each.at_ps < 119e9]
@@ -125,12 +148,26 @@ def test_a_second_circuit_of_two_hosts_is_answered_and_not_used(uses_machine, tm
                 answers.append(client.ask(link, command="reconcile", list=pairs))
 
     talker = Meanwhile(talk)
-    r = ln.run(fabric, ln.Flows(pairs=[(0, 1), (2, 3)], sizes="2 MB", count=2,
-                                starts=["0 s", "0 s"], transport="roce", stall_timeout="1 min"),
-               clock="live", directory=tmp_path)
+    r = ln.run(
+        fabric,
+        ln.Flows(
+            pairs=[(0, 1), (2, 3)],
+            sizes="2 MB",
+            count=2,
+            starts=["0 s", "0 s"],
+            transport="roce",
+            stall_timeout="1 min",
+        ),
+        clock="live",
+        directory=tmp_path,
+    )
     talker.join(30)
     assert [each["added"] for each in answers] == [
-        ["1A-3B", "3A-1B"], ["2A-4B", "4A-2B"], [], ["5A-6B", "6A-5B"]]
+        ["1A-3B", "3A-1B"],
+        ["2A-4B", "4A-2B"],
+        [],
+        ["5A-6B", "6A-5B"],
+    ]
     assert (r.data.ended, r.data.reason, r.data.errors) == ("finished", None, [])
     assert [flow["bytes"] for flow in r.flows] == [2_000_000, 2_000_000]
     assert r.flows[0]["fct_s"] >= 0.4, "2 MB at the 40 Mb/s of one circuit"

@@ -49,7 +49,9 @@ time.sleep(300)
 def test_kill_9_of_a_run_leaves_nothing_after_clean_and_other_runs_untouched(pair, directory):
     victim = subprocess.Popen(
         [sys.executable, "-c", RUN, str(directory), python()],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
     )
     try:
         run_id, *pids = victim.stdout.readline().split()
@@ -191,20 +193,31 @@ def test_what_is_no_journal_holds_nothing_up(directory, monkeypatch):
         (runs / "aaaa.jsonl").mkdir()
         os.mkfifo(runs / "bbbb.jsonl")
         (runs / "cccc.jsonl").symlink_to("/etc/passwd")
-        others = {"dddd.jsonl": '{"kind": "process", "pid": 1}\n',
-                  "notes.jsonl": '{"kind": "run"}\n', "eeee.jsonl": "[" * 100_000 + "\n",
-                  "ffff.txt": ""}
+        others = {
+            "dddd.jsonl": '{"kind": "process", "pid": 1}\n',
+            "notes.jsonl": '{"kind": "run"}\n',
+            "eeee.jsonl": "[" * 100_000 + "\n",
+            "ffff.txt": "",
+        }
         for name, text in others.items():  # of somebody else
             (runs / name).write_text(text)
-        (runs / "gggg.jsonl").write_text('{"kind": "run"}\n{"kind": "process", "pid": "x"}\n'
-                                         '{"kind": "process", "node": "h9", "pid": []}\n5\n')
+        (runs / "gggg.jsonl").write_text(
+            '{"kind": "run"}\n{"kind": "process", "pid": "x"}\n'
+            '{"kind": "process", "node": "h9", "pid": []}\n5\n'
+        )
         (runs / "hhhh.jsonl").touch()  # of a run that died at once
-        lock.record("process", pid=os.getpid(), start=ownership.process_start(os.getpid()),
-                    node="h0")
+        lock.record(
+            "process", pid=os.getpid(), start=ownership.process_start(os.getpid()), node="h0"
+        )
         assert attach.live_nodes() == {"h0": (os.getpid(), lock.run_id)}
         assert kernel_objects.clean(directory) == ["run gggg: journal", "run hhhh: journal"]
         assert {each.name for each in runs.iterdir()} == {
-            "aaaa.jsonl", "bbbb.jsonl", "cccc.jsonl", *others, lock.path.name}
+            "aaaa.jsonl",
+            "bbbb.jsonl",
+            "cccc.jsonl",
+            *others,
+            lock.path.name,
+        }
     assert Path("/etc/passwd").exists()
 
 
@@ -213,9 +226,15 @@ WHERE = "from loomnet.processes.journal import RunLock; print(RunLock().director
 RUNTIMES = [None, "/run/user/0", "/nonexistent", "/proc", "a\nb", "/root"]
 
 
-@pytest.mark.parametrize(("runtime", "taken"), [
-    *((runtime, None) for runtime in RUNTIMES), *((runtime, "folder") for runtime in RUNTIMES[:3]),
-    (None, "link"), (None, "file")])
+@pytest.mark.parametrize(
+    ("runtime", "taken"),
+    [
+        *((runtime, None) for runtime in RUNTIMES),
+        *((runtime, "folder") for runtime in RUNTIMES[:3]),
+        (None, "link"),
+        (None, "file"),
+    ],
+)
 def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
     """Whatever XDG_RUNTIME_DIR says, and whatever another user has put in /tmp."""
     interpreter, environment = python_for_nobody()
@@ -235,16 +254,28 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
         environment["XDG_RUNTIME_DIR"] = runtime
     command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", interpreter]
     try:
-        done = subprocess.run([*command, "-c", WHERE], cwd="/", text=True, env=environment,
-                              capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*command, "-c", WHERE],
+            cwd="/",
+            text=True,
+            env=environment,
+            capture_output=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         expected = f"{home}/.local/state/loomnet" if taken else str(fallback)
         assert done.stdout.strip() == expected
         # Without any: one line, and what mends it.
         shutil.rmtree(home)
         if taken:
-            done = subprocess.run([*command, "-c", WHERE], cwd="/", text=True, env=environment,
-                                  capture_output=True, timeout=60)
+            done = subprocess.run(
+                [*command, "-c", WHERE],
+                cwd="/",
+                text=True,
+                env=environment,
+                capture_output=True,
+                timeout=60,
+            )
             assert "set XDG_RUNTIME_DIR" in done.stderr.splitlines()[-1]
     finally:
         if fallback.is_dir() and not fallback.is_symlink():
@@ -256,9 +287,21 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
 def test_no_other_user_can_hold_a_journal_locked(lock):
     """`clean` takes a locked journal for that of a living run, and flock needs read permission."""
     lock.path.parent.chmod(0o755)
-    tried = subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-                            "flock", "--nonblock", "--shared", lock.path, "true"],
-                           capture_output=True, text=True)
+    tried = subprocess.run(
+        [
+            "setpriv",
+            f"--reuid={NOBODY}",
+            f"--regid={NOBODY}",
+            "--clear-groups",
+            "flock",
+            "--nonblock",
+            "--shared",
+            lock.path,
+            "true",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert tried.returncode != 0 and "Permission denied" in tried.stderr, tried.stderr
 
 

@@ -23,8 +23,11 @@ LIVE = [command for command in pages.all_commands() if pages.is_live(command)]
 LONG = re.compile(r"tcp_two_flows|ina/ddp|mrc_ddp_link_failure")
 # test_crosscheck.py runs the crosschecks of these scenarios.
 ELSEWHERE = re.compile(r"crosscheck scenarios/(crosscheck_|mrc_ddp_link_failure)")
-ALONE = [each for each in LIVE if re.search(r"loomnet (run|crosscheck) ", each)
-         and not ELSEWHERE.search(each)]
+ALONE = [
+    each
+    for each in LIVE
+    if re.search(r"loomnet (run|crosscheck) ", each) and not ELSEWHERE.search(each)
+]
 TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
 
 
@@ -72,8 +75,11 @@ def test_a_capture_and_a_command_while_a_live_run_lasts(clone):
     assert sign and reader.startswith("wireshark -k -i -")
     run = clone.start(*words(live))
     run.until(TRAFFIC)
-    with subprocess.Popen(["bash", "-c", "exec " + pages.shell_line(command)],
-                          stdout=subprocess.PIPE, env=pages.environment()) as tapped:
+    with subprocess.Popen(
+        ["bash", "-c", "exec " + pages.shell_line(command)],
+        stdout=subprocess.PIPE,
+        env=pages.environment(),
+    ) as tapped:
         head = tapped.stdout.read(100_000)
         tapped.stdout.close()
         tapped.wait(20)
@@ -89,8 +95,14 @@ def test_a_shell_inside_a_host(clone):
     (shell,) = [each for each in LIVE if " shell " in each]
     run = clone.start(*words(live))
     run.until(TRAFFIC)
-    done = subprocess.run(["bash", "-c", pages.shell_line(shell)], input="echo $LOOMNET_NODE\n",
-                          capture_output=True, text=True, timeout=30, env=pages.environment())
+    done = subprocess.run(
+        ["bash", "-c", pages.shell_line(shell)],
+        input="echo $LOOMNET_NODE\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=pages.environment(),
+    )
     assert "h0" in done.stdout, done.stdout + done.stderr
     run.interrupt()
     assert run.wait(30) == 130, run.output

@@ -43,14 +43,17 @@ def test_a_run_over_tc_says_that_links_are_not_emulated(uses_machine, tmp_path):
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_a_job_over_emulated_nics_is_refused(uses_machine, tmp_path, transport):
     job = ln.Flows(pairs=[(0, 1)], sizes="1 MB", count=1, starts=["0 s"], transport=transport)
-    with pytest.raises(ln.UsageError, match=f'placement="tc" joins .* {transport} runs over the '
-                                            "emulated NIC of h0"):
+    with pytest.raises(
+        ln.UsageError, match=f'placement="tc" joins .* {transport} runs over the emulated NIC of h0'
+    ):
         run(tmp_path, star(placement="tc"), job, {999_000: []})
 
 
 def test_a_link_at_tc_is_up_or_down(uses_machine):
-    with ln.lab(star(placement="tc", carrier="none"), clock="live") as lab, \
-            pytest.raises(ln.UsageError, match='carrier="none"'):
+    with (
+        ln.lab(star(placement="tc", carrier="none"), clock="live") as lab,
+        pytest.raises(ln.UsageError, match='carrier="none"'),
+    ):
         lab.down("h0--ocs0")
     with ln.lab(star(placement="tc"), clock="live") as lab:
         assert lab.exec("h0", f"ping -6 -c 1 -W 1 {lab.address('h1')}").returncode == 0
@@ -69,6 +72,8 @@ def test_a_panel_by_xdp_refuses_hosts_with_offloads(uses_machine, monkeypatch, f
         assert self.popen("h1", ["ethtool", "-K", "p0", *features.split()]).wait(10) == 0
 
     monkeypatch.setattr(LiveFabric, "configure", left_on)
-    with pytest.raises(ln.LoomnetError, match="is on at p0, and what it leaves unfinished"), \
-            ln.lab(star(placement="xdp"), clock="live"):
+    with (
+        pytest.raises(ln.LoomnetError, match="is on at p0, and what it leaves unfinished"),
+        ln.lab(star(placement="xdp"), clock="live"),
+    ):
         pass

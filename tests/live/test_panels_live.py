@@ -69,8 +69,11 @@ def counters(lab):
 
 def moments(lab, kind, value):
     """Wall times, by port, of the last event of that kind and value."""
-    return {where: wall(lab, at / 1e12)
-            for at, where, each, found in events(lab).rows if (each, found) == (kind, value)}
+    return {
+        where: wall(lab, at / 1e12)
+        for at, where, each, found in events(lab).rows
+        if (each, found) == (kind, value)
+    }
 
 
 placed = pytest.mark.parametrize("placement", ["engine", "xdp", "tc"])
@@ -90,13 +93,29 @@ def check_edge(probe, at, *, lit_after):
     assert (before, after) == ({not lit_after}, {lit_after})
 
 
-@pytest.mark.parametrize(("dilation", "placement"), [
-    (1, "engine"), (1, "xdp"), (1, "tc"), (4, "xdp"),
-    *(pytest.param(4, each, marks=pytest.mark.soak) for each in ("engine", "tc"))])
+@pytest.mark.parametrize(
+    ("dilation", "placement"),
+    [
+        (1, "engine"),
+        (1, "xdp"),
+        (1, "tc"),
+        (4, "xdp"),
+        *(pytest.param(4, each, marks=pytest.mark.soak) for each in ("engine", "tc")),
+    ],
+)
 def test_dark_time_and_circuits_that_stay(uses_machine, dilation, placement):
     # Without carrier events the kernel sends on while it is dark: each packet is seen lost.
-    with ln.lab(star(6, circuits=[("h0", "h1"), ("h2", "h3"), ("h4", "h5")], profile="sim25",
-                     carrier="none", placement=placement), clock="live", dilation=dilation) as lab:
+    with ln.lab(
+        star(
+            6,
+            circuits=[("h0", "h1"), ("h2", "h3"), ("h4", "h5")],
+            profile="sim25",
+            carrier="none",
+            placement=placement,
+        ),
+        clock="live",
+        dilation=dilation,
+    ) as lab:
         stays = Probe(lab, "h0", "h1", 1.2)
         leaves = Probe(lab, "h3", "h2", 1.2, every_s=0.0005)
         moves = Probe(lab, "h2", "h4", 1.2, every_s=0.0005)
@@ -126,8 +145,11 @@ def test_carriers_follow_the_light(uses_machine, placement):
         seen = carriers_seen(watch)
         late = {False: [], True: []}
         for number, host in enumerate(hosts):
-            told = [(wall(lab, at / 1e12), value == "up") for at, where, _, value in
-                    events(lab).rows if where == f"{host}--ocs0"]
+            told = [
+                (wall(lab, at / 1e12), value == "up")
+                for at, where, _, value in events(lab).rows
+                if where == f"{host}--ocs0"
+            ]
             assert [up for _, up in told] == [up for _, up in seen[number]]
             assert len(told) == 2 * changes
             for (due, up), (at, _) in zip(told, seen[number], strict=True):
@@ -135,8 +157,12 @@ def test_carriers_follow_the_light(uses_machine, placement):
     for up, each in late.items():
         # The slowest of the four hosts, of each change.
         slowest = sorted(max(each[change::changes]) / MS for change in range(changes))
-        print(placement, "up" if up else "down", "ms after the light:",
-              *(f"{ms:.2f}" for ms in slowest))
+        print(
+            placement,
+            "up" if up else "down",
+            "ms after the light:",
+            *(f"{ms:.2f}" for ms in slowest),
+        )
         assert min(each) > -0.1 * MS
         # All, on an idle machine; what else it does holds up threads of the kernel.
         assert slowest[3 * changes // 4] < 2
@@ -157,27 +183,37 @@ def test_hosts_kernels_go_where_the_light_goes(uses_machine):
         assert lab.exec("h0", f"ping -6 -c 3 -i 0.05 -W 1 {lab.address('h2')}").returncode == 0
         lab.circuits("ocs0", [])
         time.sleep(0.05)
-        carriers = [lab.exec(f"h{host}", "cat /sys/class/net/p0/carrier").stdout.strip()
-                    for host in range(4)]
+        carriers = [
+            lab.exec(f"h{host}", "cat /sys/class/net/p0/carrier").stdout.strip()
+            for host in range(4)
+        ]
         assert carriers == ["0"] * 4
 
 
 def frame(size, ethertype, seed):
     """To an address of nobody, from one of nobody."""
     body = bytes((seed * 31 + i * 7) % 256 for i in range(size - 14))
-    return bytes.fromhex("02beefbeef01" "02beefbeef02") + ethertype.to_bytes(2, "big") + body
+    return bytes.fromhex("02beefbeef0102beefbeef02") + ethertype.to_bytes(2, "big") + body
 
 
 @placed
 def test_frames_of_any_kind_come_out_as_they_went_in(uses_machine, placement):
     # Not 0x8100: the listener's kernel takes VLAN tags off.
     kinds = (0x0800, 0x86DD, 0x0806, 0x88B5, 0x8847, 0x9100, 0x0000, 0xFFFF)
-    frames = [frame(size, kind, i) for i, (size, kind) in enumerate(itertools.product(
-        (60, 64, 65, 128, 191, 192, 193, 576, 1500, 3000, 3400), kinds))]
+    frames = [
+        frame(size, kind, i)
+        for i, (size, kind) in enumerate(
+            itertools.product((60, 64, 65, 128, 191, 192, 193, 576, 1500, 3000, 3400), kinds)
+        )
+    ]
     with ln.lab(star(rate="1 Gb/s", placement=placement), clock="live") as lab:
         listener = started(lab, "h1", LISTEN, "p0", 1.0)
-        lab.exec("h0", [sys.executable, "-I", "-S", "-c", FRAMES, "p0"],
-                 input=json.dumps([each.hex() for each in frames]), check=True)
+        lab.exec(
+            "h0",
+            [sys.executable, "-I", "-S", "-c", FRAMES, "p0"],
+            input=json.dumps([each.hex() for each in frames]),
+            check=True,
+        )
         assert answer(listener) == [each.hex() for each in frames]
         assert counters(lab)["forwarded"] == len(frames)
 
@@ -191,14 +227,20 @@ def test_half_circuits_and_loops(uses_machine, placement):
             assert engine.cross_connects(node) == [(0, 1), (2, 2)]
             with pytest.raises(ValueError, match="named twice"):
                 engine.change_panel(node, remove=[], add=[(0, 3), (1, 3)])
-        carriers = [lab.exec(f"h{host}", "cat /sys/class/net/p0/carrier").stdout.strip()
-                    for host in range(4)]
+        carriers = [
+            lab.exec(f"h{host}", "cat /sys/class/net/p0/carrier").stdout.strip()
+            for host in range(4)
+        ]
         # Both directions must have light, which half a circuit does not have.
         assert carriers == ["0", "0", "1", "0"]
         sent = [frame(200, 0x88B5, 3)]
         listener = started(lab, "h2", LISTEN, "p0", 0.5)
-        lab.exec("h2", [sys.executable, "-I", "-S", "-c", FRAMES, "p0"],
-                 input=json.dumps([each.hex() for each in sent]), check=True)
+        lab.exec(
+            "h2",
+            [sys.executable, "-I", "-S", "-c", FRAMES, "p0"],
+            input=json.dumps([each.hex() for each in sent]),
+            check=True,
+        )
         assert answer(listener) == [each.hex() for each in sent]
 
 
@@ -219,17 +261,30 @@ def matchings(hosts, stay, count):
 def test_permutations_of_48_ports_with_probes_on_all(uses_machine, placement):
     hosts, stay, changes = 48, 16, 4
     patched, maps = matchings(hosts, stay, changes + 1)
-    with ln.lab(star(hosts, circuits=patched[0], profile="sim25", carrier="none", delay="5 us",
-                     placement=placement), clock="live") as lab:
+    with ln.lab(
+        star(
+            hosts,
+            circuits=patched[0],
+            profile="sim25",
+            carrier="none",
+            delay="5 us",
+            placement=placement,
+        ),
+        clock="live",
+    ) as lab:
         swarm = around(lab, [f"h{i}" for i in range(hosts)], SWARM, 0.3 * (changes + 1), 0.003)
         for each in patched[1:]:
             time.sleep(0.25)
             lab.circuits("ocs0", each)
         sent, came = swarm_seen(swarm)
         # All ports of a change go dark at one moment, and all have light again at one moment.
-        dark, lit = ([wall(lab, at / 1e12) for at in sorted(
-            {at for at, _, _, found in events(lab).rows if found == value})]
-            for value in ("tuning", "tuned"))
+        dark, lit = (
+            [
+                wall(lab, at / 1e12)
+                for at in sorted({at for at, _, _, found in events(lab).rows if found == value})
+            ]
+            for value in ("tuning", "tuned")
+        )
         # How late a table was in force at most: until then the one before is rightly followed.
         late = network(lab).live.take_window().get("table", {"max_ps": 0})["max_ps"] / 1000
         assert (late > 0) == (placement != "engine")
@@ -248,19 +303,25 @@ def test_permutations_of_48_ports_with_probes_on_all(uses_machine, placement):
             counted["stayed"] += 1
         elif found:
             # It followed a map that was in force while it was under way.
-            assert any(peers[host] == found.receiver and found.received >= since[k] - slack
-                       and found.sent <= until[k] + slack for k, peers in enumerate(maps)), found
+            assert any(
+                peers[host] == found.receiver
+                and found.received >= since[k] - slack
+                and found.sent <= until[k] + slack
+                for k, peers in enumerate(maps)
+            ), found
             counted["moved"] += 1
         else:
-            assert any(begin - 5 * MS < at < end + slack
-                       for begin, end in zip(dark, lit, strict=True)), f"{what} is lost"
+            assert any(
+                begin - 5 * MS < at < end + slack for begin, end in zip(dark, lit, strict=True)
+            ), f"{what} is lost"
             counted["dark"] += 1
     print(placement, "frames:", counted)
     assert counted["stayed"] > 1000 and counted["moved"] > 2000
     assert counted["dark"] > 80  # 1,000 if the machine sends 48 frames in 3 ms
     # By each map each host has reached its peer.
     assert {(a, b) for peers in maps for a, b in peers.items()} == {
-        (each.source, each.receiver) for each in came}
+        (each.source, each.receiver) for each in came
+    }
 
 
 @ln.plugin.controller("live_patcher")
@@ -282,14 +343,28 @@ def run(tmp_path, fabric, job, plan, **options):
     return lab.run(fabric, job, controllers=[ln.controller("live_patcher", plan=plan)], **options)
 
 
-@pytest.mark.parametrize(("transport", "placement", "told"), [
-    ("mrc", "engine", "1 panel in the engine"), ("roce", "engine", "1 panel in the engine"),
-    ("mrc", "xdp", "1 panel by XDP")])
+@pytest.mark.parametrize(
+    ("transport", "placement", "told"),
+    [
+        ("mrc", "engine", "1 panel in the engine"),
+        ("roce", "engine", "1 panel in the engine"),
+        ("mrc", "xdp", "1 panel by XDP"),
+    ],
+)
 def test_a_job_waits_for_its_circuit(uses_machine, tmp_path, transport, placement, told):
-    job = ln.Flows(pairs=[(0, 1), (0, 2)], sizes="100 kB", count=2, starts=["0 s", "100 ms"],
-                   transport=transport)
-    r = run(tmp_path, star(profile="sim25", placement=placement), job,
-            {200: [("h0", "h2"), ("h1", "h3")]})
+    job = ln.Flows(
+        pairs=[(0, 1), (0, 2)],
+        sizes="100 kB",
+        count=2,
+        starts=["0 s", "100 ms"],
+        transport=transport,
+    )
+    r = run(
+        tmp_path,
+        star(profile="sim25", placement=placement),
+        job,
+        {200: [("h0", "h2"), ("h1", "h3")]},
+    )
     assert r.data.ended == "finished" and not r.data.errors and r.data.fidelity.unexplained == 0
     first, second = r.data.flows
     assert first.end_ps < 50 * 10**9
@@ -312,8 +387,9 @@ def test_kernel_tcp_goes_on_when_its_circuit_is_back(uses_machine, tmp_path):
 
 
 def test_hosts_at_planes_and_panels(uses_machine, tmp_path):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s",
-                              delay="50 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s", delay="50 us"
+    )
     fabric.add_panel("ocs0", profile="sim25")
     for host in range(4):
         fabric.add_link(f"h{host}", "ocs0", rate="40 Mb/s", delay="50 us")
@@ -336,8 +412,10 @@ def test_hosts_at_planes_and_panels(uses_machine, tmp_path):
 def test_what_an_open_lab_refuses(uses_machine):
     with ln.lab(star(), clock="live") as lab:
         for panel, pairs, message in (
-                ("ocs1", [], 'no panel "ocs1"'), ("ocs0", [("h0", "h9")], '"h9" has no link'),
-                ("ocs0", [("h0", "h1"), ("h0", "h2")], "other circuits have them all")):
+            ("ocs1", [], 'no panel "ocs1"'),
+            ("ocs0", [("h0", "h9")], '"h9" has no link'),
+            ("ocs0", [("h0", "h1"), ("h0", "h2")], "other circuits have them all"),
+        ):
             with pytest.raises(ln.LoomnetError, match=message):
                 lab.circuits(panel, pairs)
         assert lab.exec("h0", f"ping -6 -c 1 -W 1 {lab.address('h1')}").returncode == 0
@@ -345,7 +423,7 @@ def test_what_an_open_lab_refuses(uses_machine):
         lab.circuits("ocs0", [])
 
 
-SCENARIO = '''
+SCENARIO = """
 import loomnet as ln
 
 @ln.scenario
@@ -359,7 +437,7 @@ def lit(lab: ln.Lab, placement: str = "xdp"):
     transport = "tcp" if placement == "tc" else "mrc"
     lab.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="1 TB", count=1, starts=["0 s"],
                              transport=transport))
-'''
+"""
 
 
 @placed

@@ -8,21 +8,30 @@ from loomnet.labs.lab import Lab
 
 
 def fabric(pattern):
-    made = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="20 Mb/s",
-                            delay="0.5 ms")
+    made = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="20 Mb/s", delay="0.5 ms"
+    )
     return made.place(pattern, "engine") if pattern else made
 
 
-@pytest.mark.parametrize(("pattern", "line"), [
-    ("p*", "8 switches in the engine"),
-    ("p*.spine*", "4 XDP switches and 4 switches in the engine"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("p*", "8 switches in the engine"),
+        ("p*.spine*", "4 XDP switches and 4 switches in the engine"),
+    ],
+)
 def test_a_job_runs_where_the_switches_are(uses_machine, tmp_path, pattern, line):
     said = []
     lab = Lab("placed", clock="live", directory=tmp_path / "run", say=said.append)
     fault = ln.down("p0.leaf0--p0.spine0", at=ln.step(3), duration="0.5 s", phase="down")
-    r = lab.run(fabric(pattern), ln.AllReduce(size="200 kB", repeat=10, transport="mrc"), [fault],
-                payload=True, reroute_delay="0.1 s")
+    r = lab.run(
+        fabric(pattern),
+        ln.AllReduce(size="200 kB", repeat=10, transport="mrc"),
+        [fault],
+        payload=True,
+        reroute_delay="0.1 s",
+    )
     assert f"2 planes, {line}, 12 links" in said[0]
     assert r["errors"] == 0, r.data.errors  # altered elements are errors
     assert len(r.data.iterations) == 10
@@ -51,13 +60,15 @@ def test_kernels_of_hosts_talk_through_the_engine(uses_machine):
 @pytest.mark.parametrize("pattern", [None, "p*"])
 def test_a_killed_switch_boots_and_forwards_again(uses_machine, tmp_path, pattern):
     """The one spine is the only way between two hosts; while it boots it drops by name."""
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="20 Mb/s",
-                            delay="0.5 ms")
+    made = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="20 Mb/s", delay="0.5 ms"
+    )
     if pattern:
         made.place(pattern, "engine")
     fault = ln.kill("p0.spine0", at=ln.step(2), duration="0.3 s", reboot="0.3 s", phase="dead")
     r = Lab("boots", clock="live", directory=tmp_path / "run").run(
-        made, ln.AllReduce(size="100 kB", repeat=6, transport="mrc"), [fault], payload=True)
+        made, ln.AllReduce(size="100 kB", repeat=6, transport="mrc"), [fault], payload=True
+    )
     assert r["errors"] == 0, r.data.errors  # altered elements are errors
     assert len(r.data.iterations) == 6 and r.data.fidelity.unexplained == 0
     assert r.data.totals["switch p0.spine0"]["drop_no_route"] > 0

@@ -11,15 +11,18 @@ SUM_PORT = 0xBF00  # of ebpf/sum_abi.h: UDP destination ports of its rows begin 
 
 
 def fabric(pattern=None):
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="40 Mb/s",
-                            delay="0.5 ms").program("p0.leaf0", "sum")
+    made = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="40 Mb/s", delay="0.5 ms"
+    ).program("p0.leaf0", "sum")
     return made.place(pattern, "engine") if pattern else made
 
 
 def send(lab, count, row):
-    script = ("import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
-              f"for _ in range({count}): s.sendto(b'\\x01' * 64, ('{lab.address('h1')}', "
-              f"{SUM_PORT + row}))")
+    script = (
+        "import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
+        f"for _ in range({count}): s.sendto(b'\\x01' * 64, ('{lab.address('h1')}', "
+        f"{SUM_PORT + row}))"
+    )
     assert lab.exec("h0", ["python3", "-c", script]).returncode == 0
     lab.exec("h0", "sleep 0.2")
 
@@ -50,11 +53,13 @@ def test_a_switch_holds_packets_and_forgets_them_when_it_reboots(uses_machine, p
 
 @pytest.mark.parametrize("pattern", [None, "p*"])
 def test_a_run_has_the_state_of_its_switches_and_a_kill_goes_through_it(
-        uses_machine, tmp_path, pattern):
+    uses_machine, tmp_path, pattern
+):
     fault = ln.kill("p0.leaf0", at=ln.step(2), duration="0.2 s", reboot="0.1 s", phase="dead")
     made = fabric(pattern).program("p0.spine0", "mirror", sample=2)
     r = Lab("programs", clock="live", directory=tmp_path / "run").run(
-        made, ln.AllReduce(size="100 kB", repeat=6), [fault], payload=True)
+        made, ln.AllReduce(size="100 kB", repeat=6), [fault], payload=True
+    )
     assert r["errors"] == 0 and r.data.fidelity.unexplained == 0
     assert r.switch("p0.leaf0").snapshot() == {"sums": []}
     assert r.switch("p0.leaf0").counters["drop_no_route"] > 0

@@ -28,8 +28,18 @@ def nodes_of(run) -> dict[str, int]:
 
 
 def noise(pid: int, count: int, seed: int, *interfaces: str) -> subprocess.Popen:
-    command = ["mnexec", "-a", str(pid), sys.executable, "-I", "-S", str(NOISE), str(count),
-               str(seed), *interfaces]
+    command = [
+        "mnexec",
+        "-a",
+        str(pid),
+        sys.executable,
+        "-I",
+        "-S",
+        str(NOISE),
+        str(count),
+        str(seed),
+        *interfaces,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -47,8 +57,9 @@ def test_noise_on_every_port_is_dropped_by_name_and_no_byte_is_altered(loomnet):
     run.until(TRAFFIC)
     nodes = nodes_of(run)
     hosts = [noise(nodes[h], 300, i, "p0", "p1") for i, h in enumerate(("h0", "h1"))]
-    switches = [noise(pid, 100, 9, "s0", "s1", "s2") for name, pid in nodes.items()
-                if "leaf" in name]
+    switches = [
+        noise(pid, 100, 9, "s0", "s1", "s2") for name, pid in nodes.items() if "leaf" in name
+    ]
     assert len(switches) == 4
     from_hosts, from_switches = heard(hosts), heard(switches)
     assert from_hosts > 600 and from_switches > 600
@@ -56,8 +67,10 @@ def test_noise_on_every_port_is_dropped_by_name_and_no_byte_is_altered(loomnet):
     assert "ok   bytes-right" in run.output
     fidelity = loomnet.report()["fidelity"][0]
     assert fidelity["unexplained"] == 0 and "unexplained" not in fidelity["verdict"], fidelity
-    drops = {(d["where"], d["reason"]): d["packets"]
-             for d in loomnet.counters()["runs"]["exchange"]["drops"]}
+    drops = {
+        (d["where"], d["reason"]): d["packets"]
+        for d in loomnet.counters()["runs"]["exchange"]["drops"]
+    }
     # What switches' ports sent of themselves has no number of the engine's.
     assert drops["engine", "foreign"] >= from_switches * 0.99, drops
     # Two thirds of what hosts sent are no IPv6, or have no route; the rest is other hosts' traffic.
@@ -85,8 +98,9 @@ def test_noise_into_switches_and_nics_themselves(uses_machine, tmp_path, monkeyp
         return look(self, until_ps, plays)
 
     monkeypatch.setattr(LiveClock, "pass_time", and_noise)
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="20 Mb/s",
-                              delay="0.5 ms")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="20 Mb/s", delay="0.5 ms"
+    )
     lab = Lab("noise", clock="live", directory=tmp_path / "lab")
     r = lab.run(fabric, ln.AllReduce(size="200 kB", repeat=30, transport=transport), payload=True)
     assert r["errors"] == 0, r.data.errors  # altered bytes are errors
@@ -96,8 +110,11 @@ def test_noise_into_switches_and_nics_themselves(uses_machine, tmp_path, monkeyp
     for name, counters in r.data.totals.items():
         kind = name.partition(" ")[0]
         if kind in found:
-            found[kind] += sum(n for counter, n in counters.items()
-                               if counter.startswith("drop_") or counter.endswith("_dropped"))
+            found[kind] += sum(
+                n
+                for counter, n in counters.items()
+                if counter.startswith("drop_") or counter.endswith("_dropped")
+            )
     assert found["nic"] == sent["nic"], (found, sent, r.data.totals)
     assert found["switch"] == sent["switch"], (found, sent)
     assert r.data.fidelity.unexplained == 0

@@ -84,10 +84,22 @@ class Machine:
         if self.prefix:
             os.chown(self.directory / "state", NOBODY, NOBODY)
         return subprocess.Popen(
-            [*AS_FROM_A_TERMINAL, *self.prefix, self.python, "-c", textwrap.dedent(DRIVER),
-             str(self.directory), str(world), "fork" if fork else "plain", *words],
-            env={**os.environ, **self.environment, **environment}, text=True,
-            stdout=subprocess.PIPE, cwd=self.directory)
+            [
+                *AS_FROM_A_TERMINAL,
+                *self.prefix,
+                self.python,
+                "-c",
+                textwrap.dedent(DRIVER),
+                str(self.directory),
+                str(world),
+                "fork" if fork else "plain",
+                *words,
+            ],
+            env={**os.environ, **self.environment, **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            cwd=self.directory,
+        )
 
     def log(self, rank: int = 0) -> str:
         path = self.directory / "ranks" / f"{rank}.log"
@@ -120,8 +132,10 @@ def machine(request):
     shutil.rmtree(made.directory)
 
 
-@pytest.mark.parametrize(("how", "status"), [
-    ("ends", 0), ("raises", 1), ("dies", -signal.SIGKILL), ("waits", -signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [("ends", 0), ("raises", 1), ("dies", -signal.SIGKILL), ("waits", -signal.SIGTERM)],
+)
 def test_what_a_rank_leaves_behind_goes_with_it(machine, how, status):
     run = machine.start(LEAVES.format(imports=""), 1, how, machine.mark)
     try:
@@ -272,10 +286,20 @@ def test_a_rank_reaches_no_process_but_its_own(machine, fork):
 
 
 def test_a_rank_sees_what_it_needs_of_the_environment_and_no_more(machine):
-    run = machine.start("import json, os\nprint(json.dumps(dict(os.environ)))\n", 1,
-                        SECRET_TOKEN="s3cret", AWS_SECRET_ACCESS_KEY="s3cret", SSH_AUTH_SOCK="x",
-                        SUDO_COMMAND="x", XDG_RUNTIME_DIR="x", http_proxy="http://me:s3cret@x",
-                        TORCH_LOGS="", NCCL_DEBUG="INFO", LC_TIME="C", CUDA_VISIBLE_DEVICES="0")
+    run = machine.start(
+        "import json, os\nprint(json.dumps(dict(os.environ)))\n",
+        1,
+        SECRET_TOKEN="s3cret",
+        AWS_SECRET_ACCESS_KEY="s3cret",
+        SSH_AUTH_SOCK="x",
+        SUDO_COMMAND="x",
+        XDG_RUNTIME_DIR="x",
+        http_proxy="http://me:s3cret@x",
+        TORCH_LOGS="",
+        NCCL_DEBUG="INFO",
+        LC_TIME="C",
+        CUDA_VISIBLE_DEVICES="0",
+    )
     run.communicate(timeout=60)
     seen = json.loads(machine.log())
     assert "s3cret" not in machine.log()
@@ -291,8 +315,12 @@ def test_a_live_rank_takes_its_daemon_with_it(pair):
         path = machine.directory / "script.py"
         path.write_text(textwrap.dedent(LEAVES.format(imports="")))
         group = RankGroup(
-            pair, [RankSpec(0, "h0", [python_for_nobody()[0], path, "ends", machine.mark])],
-            machine.directory / "ranks", cwd=Path("/"), user=RankUser.of(NOBODY))
+            pair,
+            [RankSpec(0, "h0", [python_for_nobody()[0], path, "ends", machine.mark])],
+            machine.directory / "ranks",
+            cwd=Path("/"),
+            user=RankUser.of(NOBODY),
+        )
         try:
             assert group.wait(30), group.first_failure and group.first_failure.error()
             assert "left" in machine.log() and machine.left() == []
@@ -304,12 +332,15 @@ def test_a_live_rank_takes_its_daemon_with_it(pair):
 
 @needs_kernel
 def test_a_ranks_pid_is_its_own_and_signals_reach_it(pair, directory):
-    path = script(directory, """
+    path = script(
+        directory,
+        """
         import os, signal, time
         signal.signal(signal.SIGRTMAX, lambda *_: print("told", flush=True))
         print("ready", flush=True)
         time.sleep(300)
-        """)
+        """,
+    )
     group = RankGroup(pair, [RankSpec(0, "h0", [python(), path, "a mark"])], directory / "ranks")
     try:
         rank = group.ranks[0]

@@ -129,8 +129,10 @@ def test_last_traceback_of_a_log_is_found_among_noise():
     assert traceback_in(log).splitlines()[-1] == "RuntimeError: last"
     assert "first" not in traceback_in(log)
     of_rank = "".join(f"[rank11]: {line}\n" for line in log.splitlines()[:-1]) + "bye\n"
-    assert traceback_in(of_rank).splitlines()[:2] == ["Traceback (most recent call last):",
-                                                      "  File b, line 2"]  # PyTorch's own prefix
+    assert traceback_in(of_rank).splitlines()[:2] == [
+        "Traceback (most recent call last):",
+        "  File b, line 2",
+    ]  # PyTorch's own prefix
     assert traceback_in(of_rank).splitlines()[-1] == "RuntimeError: last"
     endless = "Traceback (most recent call last):\n" + "  File c\n" * 50_000 + "RuntimeError: x\n"
     assert len(traceback_in(endless).splitlines()) == 201

@@ -23,11 +23,16 @@ def as_sudo(loomnet):
     script = loomnet.directory / "waits.py"
     shutil.copyfile(WAITS, script)
     script.chmod(0o644)
-    sudo = {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY), "SUDO_USER": "nobody",
-            "SUDO_COMMAND": "loomnet run"}
+    sudo = {
+        "SUDO_UID": str(NOBODY),
+        "SUDO_GID": str(NOBODY),
+        "SUDO_USER": "nobody",
+        "SUDO_COMMAND": "loomnet run",
+    }
     try:
-        run = loomnet.live("ranks", f"script={script}", python=python,
-                           environment=environment | sudo)
+        run = loomnet.live(
+            "ranks", f"script={script}", python=python, environment=environment | sudo
+        )
         run.until(TRAFFIC)
         (folder,) = (loomnet.directory / "runs").iterdir()
         deadline = time.monotonic() + 20
@@ -42,8 +47,11 @@ def as_sudo(loomnet):
 
 
 def not_theirs(directory: Path) -> list[Path]:
-    return [path for path in (directory, *directory.rglob("*"))
-            if (path.stat().st_uid, path.stat().st_gid) != (NOBODY, NOBODY)]
+    return [
+        path
+        for path in (directory, *directory.rglob("*"))
+        if (path.stat().st_uid, path.stat().st_gid) != (NOBODY, NOBODY)
+    ]
 
 
 def test_ranks_are_the_users_without_any_right_of_roots(as_sudo):

@@ -49,10 +49,17 @@ def test_without_root_the_line_to_type(loomnet):
         shutil.copyfile(SCENARIOS, scenario)
         scenario.chmod(0o644)
         loomnet.directory.chmod(0o777)
-        run = loomnet.start("run", "short.py::flow", "--clock", "live", "--set", "size=1 MB",
-                            python=python, environment=environment,
-                            prefix=["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-                                    "--clear-groups"])
+        run = loomnet.start(
+            "run",
+            "short.py::flow",
+            "--clock",
+            "live",
+            "--set",
+            "size=1 MB",
+            python=python,
+            environment=environment,
+            prefix=["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"],
+        )
         line = refused(loomnet, run, "needs root", "sudo ")
         words = "run short.py::flow --clock live --set 'size=1 MB'"
         assert line.endswith((f"/bin/loomnet {words}", f" -P -m loomnet {words}")), line
@@ -70,24 +77,29 @@ def test_without_sys_nice_it_runs_and_says_so(loomnet):
 # --- kernel features and tools ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("feature", "words"), [
-    ("af_xdp", ["AF_XDP on veth", "Address family not supported", "needs CONFIG_XDP_SOCKETS"]),
-    ("bpf", ["BPF programs", "needs CONFIG_BPF_SYSCALL"]),
-    ("netns", ["network namespaces", "needs CONFIG_NET_NS"]),
-])
+@pytest.mark.parametrize(
+    ("feature", "words"),
+    [
+        ("af_xdp", ["AF_XDP on veth", "Address family not supported", "needs CONFIG_XDP_SOCKETS"]),
+        ("bpf", ["BPF programs", "needs CONFIG_BPF_SYSCALL"]),
+        ("netns", ["network namespaces", "needs CONFIG_NET_NS"]),
+    ],
+)
 def test_a_kernel_without(loomnet, feature, words):
     run = loomnet.live("flow", prefix=[*WITHOUT, feature])
     refused(loomnet, run, *words)
 
 
 def test_too_little_memory_may_be_locked(loomnet):
-    run = loomnet.live("flow", prefix=["prlimit", "--memlock=65536:65536", "setpriv",
-                                       "--bounding-set=-ipc_lock"])
+    run = loomnet.live(
+        "flow", prefix=["prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set=-ipc_lock"]
+    )
     refused(loomnet, run, "AF_XDP memory of 64 MiB", "ulimit -l unlimited")
 
 
-@pytest.mark.parametrize("most", [20, *(pytest.param(most, marks=pytest.mark.soak)
-                                        for most in (40, 70, 80)), 64, 100])
+@pytest.mark.parametrize(
+    "most", [20, *(pytest.param(most, marks=pytest.mark.soak) for most in (40, 70, 80)), 64, 100]
+)
 def test_few_descriptors(loomnet, most):
     """One clear line, wherever in the bring-up they run out; root alone may have more."""
     few = ["prlimit", f"--nofile={most}:{most}"]
@@ -119,16 +131,22 @@ def test_a_tool_that_is_not_installed(loomnet):
 # --- bad input ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scenario", "setting", "words"), [
-    ("flow", "rate=10 Gb/s", ["offered load", "that this machine was measured to carry",
-                              "lower the links' rate="]),
-    ("flow", "rate=40", ["rate", "no unit"]),
-    ("flow", "transport=mcr", ["transport", "mrc"]),
-    ("flow", "link=h0--p0.laef0", ['no link "h0--p0.laef0"', "nearest: h0--p0.leaf0"]),
-    ("flow", "sise=1 MB", ['"sise"', "size"]),
-    ("ranks", "ranks=5", ["5 ranks", "2 hosts"]),
-    ("ranks", "script=nowhere.py", ["nowhere.py"]),
-])
+@pytest.mark.parametrize(
+    ("scenario", "setting", "words"),
+    [
+        (
+            "flow",
+            "rate=10 Gb/s",
+            ["offered load", "that this machine was measured to carry", "lower the links' rate="],
+        ),
+        ("flow", "rate=40", ["rate", "no unit"]),
+        ("flow", "transport=mcr", ["transport", "mrc"]),
+        ("flow", "link=h0--p0.laef0", ['no link "h0--p0.laef0"', "nearest: h0--p0.leaf0"]),
+        ("flow", "sise=1 MB", ['"sise"', "size"]),
+        ("ranks", "ranks=5", ["5 ranks", "2 hosts"]),
+        ("ranks", "script=nowhere.py", ["nowhere.py"]),
+    ],
+)
 def test_bad_input(loomnet, scenario, setting, words):
     settings = [setting]
     if scenario == "ranks" and not setting.startswith("script"):

@@ -18,8 +18,9 @@ STEPS = 3  # the fault begins after the second
 def test_losses_are_equal_to_the_bit_on_both_clocks(uses_machine, tmp_path):
     curves = {}
     for clock, values in (("live", LIVE), ("virtual", {})):
-        report = ln.load(SCENARIO).run(seed=1, clock=clock, directory=tmp_path / clock, steps=STEPS,
-                                       **values)
+        report = ln.load(SCENARIO).run(
+            seed=1, clock=clock, directory=tmp_path / clock, steps=STEPS, **values
+        )
         # Whether a busy machine kept up is not judged here: lateness changes times, never bytes.
         assert all(check.ok for check in report.checks), report.failed
         figures = {metric.name: metric.value for metric in report.rows}

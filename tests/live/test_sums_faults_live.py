@@ -25,26 +25,38 @@ RANKS, STEPS = 2, 30
 def star(policy="esa", hosts=RANKS, servers=("ps",)):
     fabric = ln.star(hosts=hosts, rate="40 Mb/s", delay="0.5 ms")
     for name in servers:
-        fabric.add_link(fabric.add_host(name, role="server"), "p0.leaf0", rate="40 Mb/s",
-                        delay="0.5 ms")
+        fabric.add_link(
+            fabric.add_host(name, role="server"), "p0.leaf0", rate="40 Mb/s", delay="0.5 ms"
+        )
     return fabric.program("*", "aggregate", policy=policy, pool="64 KiB")
 
 
 def two_planes():
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s",
-                              delay="0.5 ms")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s", delay="0.5 ms"
+    )
     return fabric.program("*", "aggregate", policy="esa")
 
 
 def torch_job(**options):
-    return ln.TorchJob(SCRIPT, **{"args": [str(STEPS)], "ranks": RANKS, "allreduce": "ina",
-                                  "log": LOG, "stall_timeout": "5 s"} | options)
+    return ln.TorchJob(
+        SCRIPT,
+        **{
+            "args": [str(STEPS)],
+            "ranks": RANKS,
+            "allreduce": "ina",
+            "log": LOG,
+            "stall_timeout": "5 s",
+        }
+        | options,
+    )
 
 
 def go(directory, fabric, job, faults=(), clock="live", **options):
     options.setdefault("ina", {"window": 64, "rto_first": 20 * 10**9, "switchml_timeout": 10**10})
     return Lab("sums", clock=clock, seed=1, directory=directory).run(
-        fabric, job, faults, reroute_delay="20 ms", **options)
+        fabric, job, faults, reroute_delay="20 ms", **options
+    )
 
 
 def losses(result):
@@ -65,8 +77,9 @@ def ranks_of(run):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The losses of the virtual clock, on which nothing dies."""
-    r = go(tmp_path_factory.mktemp("undisturbed"), star(), torch_job(compute="1 ms"),
-           clock="virtual")
+    r = go(
+        tmp_path_factory.mktemp("undisturbed"), star(), torch_job(compute="1 ms"), clock="virtual"
+    )
     assert r["errors"] == 0 and len(set(losses(r))) == STEPS
     return losses(r)
 
@@ -85,11 +98,16 @@ def test_a_rank_that_is_killed_is_named_and_leaves_nothing(loomnet):
     assert loomnet.report()["fidelity"][0]["ended"] == "failed"
 
 
-def test_a_server_that_is_gone_is_named_and_the_other_job_trains_on(uses_machine, tmp_path,
-                                                                    undisturbed):
+def test_a_server_that_is_gone_is_named_and_the_other_job_trains_on(
+    uses_machine, tmp_path, undisturbed
+):
     jobs = [torch_job(name=name) for name in "ab"]
-    r = go(tmp_path, star(hosts=2 * RANKS, servers=("ps", "ps2")), jobs,
-           [ln.down("ps--p0.leaf0", at=ln.step(5))])
+    r = go(
+        tmp_path,
+        star(hosts=2 * RANKS, servers=("ps", "ps2")),
+        jobs,
+        [ln.down("ps--p0.leaf0", at=ln.step(5))],
+    )
     a, b = r.job("a"), r.job("b")
     assert a.data.ended == "stalled"
     assert "no plane joins its hosts and ps any more" in a.data.reason
@@ -104,7 +122,7 @@ def test_a_reboot_of_the_switch_makes_no_wrong_sum(uses_machine, tmp_path, undis
     found = losses(r)
     if policy == "switchml" and r.data.ended == "stalled":  # it forgot whom it had answered
         assert "its sums are made at p0.leaf0" in r.data.reason
-        assert found == undisturbed[:len(found)]
+        assert found == undisturbed[: len(found)]
         return
     assert r.data.ended == "finished" and r["errors"] == 0, r.data.errors
     assert found == undisturbed and r.switch("p0.leaf0").counters["complete"] > 0
@@ -114,7 +132,7 @@ def test_a_switch_that_is_gone_is_named(uses_machine, tmp_path, undisturbed):
     r = go(tmp_path, star(), torch_job(), [ln.kill("p0.leaf0", at=ln.step(5))])
     assert r.data.ended == "stalled" and r["errors"] > 0
     assert "no plane joins its hosts and ps any more" in r.data.reason
-    assert 5 <= len(losses(r)) < STEPS and losses(r) == undisturbed[:len(losses(r))]
+    assert 5 <= len(losses(r)) < STEPS and losses(r) == undisturbed[: len(losses(r))]
 
 
 def test_training_moves_to_the_plane_that_is_left(uses_machine, tmp_path, undisturbed):

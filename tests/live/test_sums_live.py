@@ -15,14 +15,16 @@ POLICIES = ("esa", "atp", "switchml")
 
 def star(policy, workers=4, **options):
     fabric = ln.star(hosts=workers, rate="100 Mb/s", delay="0.5 ms")
-    fabric.add_link(fabric.add_host("ps", role="server"), "p0.leaf0", rate="100 Mb/s",
-                    delay="0.5 ms")
+    fabric.add_link(
+        fabric.add_host("ps", role="server"), "p0.leaf0", rate="100 Mb/s", delay="0.5 ms"
+    )
     return fabric.program("*", "aggregate", policy=policy, **options)
 
 
 def two_levels(policy, **options):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="40 Mb/s",
-                              delay="0.5 ms")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="40 Mb/s", delay="0.5 ms"
+    )
     return fabric.program("*", "aggregate", policy=policy, **options)
 
 
@@ -30,7 +32,8 @@ def go(directory, fabric, job, faults=(), seed=1, **options):
     options.setdefault("ina", {})
     options["ina"] = {"window": 64, "rto_first": 20 * 10**9, **options["ina"]}
     return Lab("sums", clock="live", seed=seed, directory=directory).run(
-        fabric, job, faults, payload=True, **options)
+        fabric, job, faults, payload=True, **options
+    )
 
 
 def accounted(r):
@@ -40,8 +43,9 @@ def accounted(r):
 
 
 def resent(r):
-    return sum(row.get("ina.resend", 0) for name, row in r.data.totals.items()
-               if name.startswith("nic"))
+    return sum(
+        row.get("ina.resend", 0) for name, row in r.data.totals.items() if name.startswith("nic")
+    )
 
 
 def seeds(request):
@@ -55,8 +59,13 @@ def test_sums_are_exact(uses_machine, tmp_path, request, policy, loss):
     slots = 64 if policy == "switchml" else 24
     for seed in seeds(request):
         faults = [ln.loss("*--*", loss, at="0 s")] if loss else []
-        r = go(tmp_path / str(seed), star(policy, pool=slots * 1056 * 2),
-               ln.AllReduce("60 kB", repeat=4, allreduce="ina"), faults, seed)
+        r = go(
+            tmp_path / str(seed),
+            star(policy, pool=slots * 1056 * 2),
+            ln.AllReduce("60 kB", repeat=4, allreduce="ina"),
+            faults,
+            seed,
+        )
         assert r["errors"] == 0 and accounted(r), (seed, r.data.errors)
         assert r.switch("p0.leaf0").counters["absorbed"] > 100
 
@@ -74,13 +83,19 @@ def test_two_levels_and_two_jobs(uses_machine, tmp_path, policy):
 @pytest.mark.soak
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rare_losses_among_many_packets_change_no_sum(uses_machine, tmp_path, policy):
-    r = go(tmp_path, star(policy), ln.AllReduce("4 MB", repeat=14, allreduce="ina"),
-           [ln.loss("*--*", 0.0001, at="0 s")])
+    r = go(
+        tmp_path,
+        star(policy),
+        ln.AllReduce("4 MB", repeat=14, allreduce="ina"),
+        [ln.loss("*--*", 0.0001, at="0 s")],
+    )
     assert r["errors"] == 0 and accounted(r), r.data.errors
     sent = sum(row.get("ina.data", 0) for row in r.data.totals.values())
     lost = sum(row.get("drop_loss", 0) for row in r.data.totals.values())
-    print(f"{policy}: {sent} packets, {lost} lost, {resent(r)} sent again, "
-          f"{r.data.end_ps / 1e12:.2f} s")
+    print(
+        f"{policy}: {sent} packets, {lost} lost, {resent(r)} sent again, "
+        f"{r.data.end_ps / 1e12:.2f} s"
+    )
     assert sent >= 200_000 and lost >= 10 and resent(r) >= 10
 
 
@@ -90,11 +105,20 @@ def test_a_reboot_makes_no_wrong_sum(uses_machine, tmp_path, request, policy):
     """At any moment of a sum: each seed has another."""
     ends = []
     for seed in range(20 if request.config.getoption("--soak") else 1):
-        fault = ln.kill("p0.leaf0", at=f"{40 + 7 * seed} ms", duration=f"{100 - 4 * seed} ms",
-                        reboot="50 ms", phase="dead")
-        r = go(tmp_path / str(seed), star(policy),
-               ln.AllReduce("60 kB", repeat=24, allreduce="ina", stall_timeout="2 s"), [fault],
-               seed)
+        fault = ln.kill(
+            "p0.leaf0",
+            at=f"{40 + 7 * seed} ms",
+            duration=f"{100 - 4 * seed} ms",
+            reboot="50 ms",
+            phase="dead",
+        )
+        r = go(
+            tmp_path / str(seed),
+            star(policy),
+            ln.AllReduce("60 kB", repeat=24, allreduce="ina", stall_timeout="2 s"),
+            [fault],
+            seed,
+        )
         assert r.data.wrong == 0, seed
         assert resent(r) > 0, f"seed {seed}: the switch was gone while nothing was under way"
         ends.append(r.data.ended)
@@ -121,16 +145,20 @@ def test_a_changed_word_of_a_slot_is_in_the_result(uses_machine, tmp_path):
     thread = threading.Thread(target=meddle, args=(SlotMaps.newest(),))
     thread.start()
     try:
-        r = go(tmp_path, star("esa", pool=64 * 1056),
-               ln.AllReduce("400 kB", repeat=10, allreduce="ina"))
+        r = go(
+            tmp_path,
+            star("esa", pool=64 * 1056),
+            ln.AllReduce("400 kB", repeat=10, allreduce="ina"),
+        )
     finally:
         stop.set()
         thread.join()
     assert sum(changed) > 0
     assert r.data.ended == "failed"
     # A tensor's values, or the words in front by which ranks agree on it.
-    assert (r.data.wrong > 0 and "elements arrived altered" in r.data.errors[0].message) or \
-        "another rank runs another operation" in r.data.errors[0].message, r.data.errors
+    assert (
+        r.data.wrong > 0 and "elements arrived altered" in r.data.errors[0].message
+    ) or "another rank runs another operation" in r.data.errors[0].message, r.data.errors
 
 
 @pytest.mark.parametrize("policy", ["esa", "atp"])
@@ -151,23 +179,31 @@ def test_slots_by_job_over_time(uses_machine, tmp_path, policy):
 
 def test_a_dead_server_is_named_and_other_jobs_stay_exact(uses_machine, tmp_path):
     fabric = star("esa", workers=8)
-    fabric.add_link(fabric.add_host("ps2", role="server"), "p0.leaf0", rate="100 Mb/s",
-                    delay="0.5 ms")
-    jobs = [ln.AllReduce("40 kB", repeat=40, ranks=4, allreduce="ina", name=name,
-                         stall_timeout="0.5 s") for name in "ab"]
-    r = go(tmp_path, fabric, jobs, [ln.down("ps--p0.leaf0", at=ln.step(5))],
-           reroute_delay="20 ms")
+    fabric.add_link(
+        fabric.add_host("ps2", role="server"), "p0.leaf0", rate="100 Mb/s", delay="0.5 ms"
+    )
+    jobs = [
+        ln.AllReduce("40 kB", repeat=40, ranks=4, allreduce="ina", name=name, stall_timeout="0.5 s")
+        for name in "ab"
+    ]
+    r = go(tmp_path, fabric, jobs, [ln.down("ps--p0.leaf0", at=ln.step(5))], reroute_delay="20 ms")
     assert r.job("a").data.ended == "stalled"
     assert "no plane joins its hosts and ps any more" in r.job("a").data.reason
     assert r["b.errors"] == 0 and accounted(r.job("b")) and len(r.job("b").data.iterations) == 40
 
 
 def test_a_job_moves_to_the_plane_that_is_left(uses_machine, tmp_path):
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s",
-                              delay="0.5 ms").program("*", "aggregate", policy="esa")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s", delay="0.5 ms"
+    ).program("*", "aggregate", policy="esa")
     fault = ln.kill("p0.leaf1", at=ln.step(5), duration="0.5 s", phase="dead")
-    r = go(tmp_path, fabric, ln.AllReduce("40 kB", repeat=60, allreduce="ina"), [fault],
-           reroute_delay="20 ms")
+    r = go(
+        tmp_path,
+        fabric,
+        ln.AllReduce("40 kB", repeat=60, allreduce="ina"),
+        [fault],
+        reroute_delay="20 ms",
+    )
     assert r["errors"] == 0 and accounted(r) and len(r.data.iterations) == 60
     assert r["dead.recovery_s"] is not None and r["dead.recovery_s"] < 0.5
     per_plane = [r.switch(f"p{plane}.leaf0").counters["complete"] for plane in (0, 1)]

@@ -36,13 +36,20 @@ def test_ddp_learns_the_same_through_xdp_and_on_the_virtual_clock(uses_machine, 
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(SCRIPT))
     fabric = ln.star(hosts=4, rate="40 Mb/s", delay="0.5 ms")
-    fabric.add_link(fabric.add_host("ps", role="server"), "p0.leaf0", rate="40 Mb/s",
-                    delay="0.5 ms")
+    fabric.add_link(
+        fabric.add_host("ps", role="server"), "p0.leaf0", rate="40 Mb/s", delay="0.5 ms"
+    )
     fabric.program("*", "aggregate", policy="esa", pool="64 KiB")
     curves = {}
     for clock in ("live", "virtual"):
-        job = ln.TorchJob(script, ranks=4, allreduce="ina", transport="mrc", compute="1 ms",
-                          log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+        job = ln.TorchJob(
+            script,
+            ranks=4,
+            allreduce="ina",
+            transport="mrc",
+            compute="1 ms",
+            log=r"step (?P<step>\d+) loss (?P<loss>\S+)",
+        )
         r = Lab("sums", clock=clock, seed=3, directory=tmp_path / clock).run(fabric, job)
         assert r["errors"] == 0 and r.data.ended == "finished", r.data.errors
         curves[clock] = [row["loss"] for _, row in r.data.log]

@@ -13,8 +13,9 @@ DDP = Path(__file__).parents[2] / "scenarios" / "symphony" / "ddp.py"
 @pytest.mark.timeout(300)
 def test_real_bytes_of_ranks_are_marked_and_stay_as_they_are(uses_machine, tmp_path):
     # At a third of the scenario's dilation: for what is compared here the engine need not keep up.
-    report = ln.load(DDP).run(clock="live", directory=tmp_path, steps=3, ranks=4, hidden=384,
-                             dilation=80)
+    report = ln.load(DDP).run(
+        clock="live", directory=tmp_path, steps=3, ranks=4, hidden=384, dilation=80
+    )
     # Whether a busy machine kept up is not judged here: lateness changes times, never bytes.
     assert all(check.ok for check in report.checks if not check.name.startswith("kept-up"))
     for r in report.results.values():

@@ -11,8 +11,9 @@ from loomnet.faults.timetable import SwitchChange
 
 def fabric(pattern=None):
     # Epochs of 134 ms: what a script sends is far apart.
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="40 Mb/s",
-                            delay="0.5 ms")
+    made = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="40 Mb/s", delay="0.5 ms"
+    )
     made.program("p0.*", "symphony", shift=27, stale=1000, warm=0, gate=0)
     return made.place(pattern, "engine") if pattern else made
 
@@ -23,10 +24,12 @@ def step(rank, steps):
 
 
 def send(lab, *headers):
-    script = ("import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); "
-              "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 2)\n"
-              f"for each in {headers!r}: s.sendto(each + bytes(64), "
-              f"('{lab.address('h1')}', 18771))")
+    script = (
+        "import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); "
+        "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 2)\n"
+        f"for each in {headers!r}: s.sendto(each + bytes(64), "
+        f"('{lab.address('h1')}', 18771))"
+    )
     assert lab.exec("h0", ["python3", "-c", script]).returncode == 0
     lab.exec("h0", "sleep 0.2")
 

@@ -18,10 +18,14 @@ from registry import FAMILIES, cases_of
 @pytest.mark.timeout(600)
 def test_six_cases_over_real_packets(uses_machine, directory):
     cases = {name: case for name, case in cases_of(*FAMILIES).items() if case.live}
-    found = {place: placements.run(place, 4, cases, directory, limit=120)
-             for place in ("gloo", "live")}
-    wrong = [f"{name}: {why}" for name, case in cases.items()
-             if (why := placements.verdict(case, found["live"][name], found["gloo"][name]))]
+    found = {
+        place: placements.run(place, 4, cases, directory, limit=120) for place in ("gloo", "live")
+    }
+    wrong = [
+        f"{name}: {why}"
+        for name, case in cases.items()
+        if (why := placements.verdict(case, found["live"][name], found["gloo"][name]))
+    ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -22,8 +22,16 @@ def python_for_nobody() -> tuple[str, dict[str, str]]:
     for python in (sys.executable, "/usr/bin/python3"):
         command = [python, "-c", "import loomnet._core, loomnet.cli.commands, rich.console"]
         try:
-            subprocess.run(command, cwd="/", env={**os.environ, **environment}, check=True,
-                           capture_output=True, user=NOBODY, group=NOBODY, extra_groups=[])
+            subprocess.run(
+                command,
+                cwd="/",
+                env={**os.environ, **environment},
+                check=True,
+                capture_output=True,
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[],
+            )
             return python, environment
         except (OSError, subprocess.CalledProcessError) as refusal:
             error = refusal

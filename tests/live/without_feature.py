@@ -7,8 +7,10 @@ import platform
 import struct
 import sys
 
-_NUMBERS = {"x86_64": {"socket": 41, "bpf": 321, "unshare": 272},
-            "aarch64": {"socket": 198, "bpf": 280, "unshare": 97}}
+_NUMBERS = {
+    "x86_64": {"socket": 41, "bpf": 321, "unshare": 272},
+    "aarch64": {"socket": 198, "bpf": 280, "unshare": 97},
+}
 _AF_XDP, _CLONE_NEWNET = 44, 0x40000000
 _EAFNOSUPPORT, _ENOSYS, _EINVAL = 97, 38, 22
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # linux/bpf_common.h, words
@@ -26,15 +28,26 @@ def _filter(feature: str) -> list[tuple[int, int, int, int]]:
     else:
         call, test, answer = number["unshare"], (_ANY_BIT, _CLONE_NEWNET), _EINVAL
     if test is None:
-        return [(_LOAD, 0, 0, 0), (_EQUAL, 0, 1, call), (_RETURN, 0, 0, _ERRNO | answer),
-                (_RETURN, 0, 0, _ALLOW)]
-    return [(_LOAD, 0, 0, 0), (_EQUAL, 0, 3, call), (_LOAD, 0, 0, 16), (test[0], 0, 1, test[1]),
-            (_RETURN, 0, 0, _ERRNO | answer), (_RETURN, 0, 0, _ALLOW)]
+        return [
+            (_LOAD, 0, 0, 0),
+            (_EQUAL, 0, 1, call),
+            (_RETURN, 0, 0, _ERRNO | answer),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+    return [
+        (_LOAD, 0, 0, 0),
+        (_EQUAL, 0, 3, call),
+        (_LOAD, 0, 0, 16),
+        (test[0], 0, 1, test[1]),
+        (_RETURN, 0, 0, _ERRNO | answer),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
 
 
 def main() -> None:
-    code = b"".join(struct.pack("<HBBI", op, true, false, k)
-                    for op, true, false, k in _filter(sys.argv[1]))
+    code = b"".join(
+        struct.pack("<HBBI", op, true, false, k) for op, true, false, k in _filter(sys.argv[1])
+    )
     text = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("<H6xQ", len(code) // 8, ctypes.addressof(text))
     libc = ctypes.CDLL(None, use_errno=True)

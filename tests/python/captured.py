@@ -11,5 +11,5 @@ def frames(path):
         kind, length = struct.unpack_from("<II", data, at)
         if kind == _PACKET:
             (captured,) = struct.unpack_from("<I", data, at + 20)
-            yield data[at + 28:at + 28 + captured]
+            yield data[at + 28 : at + 28 + captured]
         at += length

@@ -96,9 +96,17 @@ def process_groups(number, groups):
     """The METADATA node of PyTorch's profiler for {"name": [ranks]}, as Chakra's converter writes
     it: JSON as the only string of a list."""
     made = MESSAGES["Node"](id=number, name="## process_group:init ##", type=METADATA)
-    rows = [{"pg_name": name, "pg_desc": "", "backend_config": "cuda:nccl", "ranks": ranks,
-             "group_size": len(ranks), "group_count": len(groups)}
-            for name, ranks in groups.items()]
+    rows = [
+        {
+            "pg_name": name,
+            "pg_desc": "",
+            "backend_config": "cuda:nccl",
+            "ranks": ranks,
+            "group_size": len(ranks),
+            "group_count": len(groups),
+        }
+        for name, ranks in groups.items()
+    ]
     made.inputs.values = str([json.dumps(rows)])
     return made
 

@@ -22,11 +22,17 @@ def reports_are_valid(monkeypatch):
 
 def pytest_terminal_summary(terminalreporter):
     """How many worlds the relations were tried on, and the seed that they were drawn from."""
-    rows = [value for reports in terminalreporter.stats.values() for report in reports
-            if getattr(report, "when", None) == "call"
-            for name, value in report.user_properties if name == "relation"]
+    rows = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
+        if name == "relation"
+    ]
     if rows:
         seed, least, most = rows[0][0], min(row[2] for row in rows), max(row[2] for row in rows)
         terminalreporter.write_line(
             f"relations: seed {seed}, {sum(row[2] for row in rows):,} worlds for {len(rows)} "
-            f"relations, {least} to {most} each, broken {sum(row[3] for row in rows)}")
+            f"relations, {least} to {most} each, broken {sum(row[3] for row in rows)}"
+        )

@@ -21,19 +21,21 @@ def _read(path: str) -> str:
 
 
 def _sources(folder: str) -> list[Path]:
-    found = sorted(path for path in (ROOT / folder).rglob("*")
-                   if path.suffix in (".cpp", ".hpp", ".h"))
+    found = sorted(
+        path for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".hpp", ".h")
+    )
     assert found, folder
-    return [path for path in found
-            if not str(path.relative_to(ROOT)).startswith(_INSIDE_RANKS)]
+    return [path for path in found if not str(path.relative_to(ROOT)).startswith(_INSIDE_RANKS)]
 
 
 def figures() -> set[str]:
     flows = set(flow_completion.UNITS)
     experts = {name for name, *_ in expert_rounds.ExpertRounds().figures()}
     result = _read("python/loomnet/results/result.py")
-    written = {name.removesuffix(".{switch}")
-               for name in re.findall(r'make_metric\(\s*f?"([a-z_{}.]+)"', result)}
+    written = {
+        name.removesuffix(".{switch}")
+        for name in re.findall(r'make_metric\(\s*f?"([a-z_{}.]+)"', result)
+    }
     sums, own = {"slots_mean", "slots_peak"}, _read("python/loomnet/systems/ina/run.py")
     sums |= set(re.findall(r'yield "(blocks_[a-z_]+)"', own))
     assert "slots_{figure}" in own and len(sums) == 4
@@ -56,8 +58,12 @@ def listed_counters() -> set[str]:
     found: set[str] = set()
     for path in _sources("core"):
         text = path.read_text()
-        for body in re.findall(r"(?:counters|list)\(std::vector<TransportCounter>& out\) const \{"
-                               r"(.*?)\n\}", text, re.S):
+        for body in re.findall(
+            r"(?:counters|list)\(std::vector<TransportCounter>& out\) const \{"
+            r"(.*?)\n\}",
+            text,
+            re.S,
+        ):
             found |= set(re.findall(r'\{"([a-z_0-9]+)", ', body))
     loop = re.search(r"f\.counters = (.*?\});", _read("core/live/live_loop.cpp"), re.S)
     found |= set(re.findall(r'\{"([a-z_0-9]+)", ', loop[0]))
@@ -72,8 +78,11 @@ def listed_counters() -> set[str]:
 
 def enumerated_counters() -> set[str]:
     """MRC's enum, and INA's lists."""
-    mrc = re.search(r"enum class Count : std::uint8_t \{(.*?)kCount",
-                    _read("core/transport/mrc/counters.hpp"), re.S)[1]
+    mrc = re.search(
+        r"enum class Count : std::uint8_t \{(.*?)kCount",
+        _read("core/transport/mrc/counters.hpp"),
+        re.S,
+    )[1]
     names = re.findall(r"^  ([a-z_]+),", mrc, re.M)
     ina = _read("core/transport/ina/counters.hpp")
     return {*names, *re.findall(r"\bX\(([a-z_]+)\)", ina)}
@@ -88,19 +97,23 @@ def link_drops() -> set[str]:
 
 
 def event_kinds() -> set[str]:
-    kinds = re.search(r"std::string_view to_string\(EventKind.*?\n\}",
-                      _read("core/transport/transport.cpp"), re.S)[0]
+    kinds = re.search(
+        r"std::string_view to_string\(EventKind.*?\n\}", _read("core/transport/transport.cpp"), re.S
+    )[0]
     panels = set()
-    for path in ("python/loomnet/measures/panel_events.py",
-                 "python/loomnet/running/engine_panels.py"):
+    for path in (
+        "python/loomnet/measures/panel_events.py",
+        "python/loomnet/running/engine_panels.py",
+    ):
         panels |= set(re.findall(r'"(status|carrier|command)"', _read(path)))
     named = set(re.findall(r'return "([a-z_]+)"', kinds)) - {"unknown_event"}
     return named | set(region_events.KINDS) | panels
 
 
 def statuses() -> set[str]:
-    text = re.search(r"std::string_view to_string\(Status.*?\n\}",
-                     _read("core/transport/transport.cpp"), re.S)[0]
+    text = re.search(
+        r"std::string_view to_string\(Status.*?\n\}", _read("core/transport/transport.cpp"), re.S
+    )[0]
     return set(re.findall(r'return "([a-z_]+)"', text)) - {"ok", "unknown_status"}
 
 

@@ -25,9 +25,8 @@ AROUND = {
     "sent": "sent: list[int] = []",
     "came": "came: list[int] = []",
     "ddp": "import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"
-           "ddp = DistributedDataParallel(torch.nn.Linear(1, 1))",
-    "default_hooks":
-        "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks",
+    "ddp = DistributedDataParallel(torch.nn.Linear(1, 1))",
+    "default_hooks": "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks",
     "ln": "import loomnet as ln",
     "fabric": "import loomnet as ln\nfabric = ln.Fabric()",
     "lab": "import loomnet as ln\nlab = ln.Lab()",
@@ -98,8 +97,12 @@ def modules() -> dict[str, str]:
                     needed.insert(0, other)
                     open_names = (open_names - made) | read
             around = dict.fromkeys(AROUND[name] for name in sorted(open_names) if name in AROUND)
-            parts = [*around, *(each.code for each in needed),
-                     f"# {page.relative_to(ROOT)}, line {block.line}", block.code]
+            parts = [
+                *around,
+                *(each.code for each in needed),
+                f"# {page.relative_to(ROOT)}, line {block.line}",
+                block.code,
+            ]
             found[f"{block.name}.py"] = "\n".join(parts)
             earlier.append(block)
     return found

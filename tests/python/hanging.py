@@ -4,11 +4,20 @@ from itertools import product
 from pathlib import Path
 
 SCRIPT = Path(__file__).parent / "plain_ranks" / "hangs.py"
-STAGES = ("before_init", "rendezvous", "first_collective", "before_step", "after_step",
-          "no_optimizer")
+STAGES = (
+    "before_init",
+    "rendezvous",
+    "first_collective",
+    "before_step",
+    "after_step",
+    "no_optimizer",
+)
 WAYS = ("receive", "missing", "sleep", "file")
-CASES = [(stage, way) for stage, way in product(STAGES, WAYS)
-         if way != "receive" or stage not in ("before_init", "rendezvous")]  # there is no group yet
+CASES = [
+    (stage, way)
+    for stage, way in product(STAGES, WAYS)
+    if way != "receive" or stage not in ("before_init", "rendezvous")
+]  # there is no group yet
 
 
 def check(result, stage: str, way: str) -> None:

@@ -60,8 +60,10 @@ def sums(rounds: int) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     for number in range(rounds):
         size = [1, 7, 64, 1000, 4099][number % 5]
-        parts = [torch.randn(size, generator=torch.Generator().manual_seed(world * number + each))
-                 for each in range(world)]
+        parts = [
+            torch.randn(size, generator=torch.Generator().manual_seed(world * number + each))
+            for each in range(world)
+        ]
         mine = parts[rank].clone()
         mixnet.all_reduce(mine)
         close = torch.stack(parts).double().sum(0)
@@ -75,11 +77,11 @@ def mistakes(_: int) -> None:
     rows = torch.ones(world, 2)
     ones = [1] * world
     for call, words in (
-            (lambda: mixnet.all_to_all(rows, ones, ones, combine=True, layer=9), "no dispatch"),
-            (lambda: mixnet.all_to_all(rows, ones[1:], ones), "input_split_sizes: "),
-            (lambda: mixnet.all_to_all(rows[1:], ones, ones), f"input has {world - 1} rows"),
-            (lambda: mixnet.all_to_all(rows, ones, ones, layer=-1), "layer=-1"),
-            (lambda: mixnet.all_to_all(torch.ones(2 * world, 2), [2] * world, ones), "other ranks"),
+        (lambda: mixnet.all_to_all(rows, ones, ones, combine=True, layer=9), "no dispatch"),
+        (lambda: mixnet.all_to_all(rows, ones[1:], ones), "input_split_sizes: "),
+        (lambda: mixnet.all_to_all(rows[1:], ones, ones), f"input has {world - 1} rows"),
+        (lambda: mixnet.all_to_all(rows, ones, ones, layer=-1), "layer=-1"),
+        (lambda: mixnet.all_to_all(torch.ones(2 * world, 2), [2] * world, ones), "other ranks"),
     ):
         try:
             call()
@@ -114,6 +116,13 @@ def late(_: int) -> None:
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-{"exact": exact, "stepped": stepped, "heavy": heavy, "sums": sums, "mistakes": mistakes,
- "forged": forged, "late": late}[sys.argv[1]](int(sys.argv[2]))
+{
+    "exact": exact,
+    "stepped": stepped,
+    "heavy": heavy,
+    "sums": sums,
+    "mistakes": mistakes,
+    "forged": forged,
+    "late": late,
+}[sys.argv[1]](int(sys.argv[2]))
 dist.destroy_process_group()

@@ -35,8 +35,12 @@ def executed(book, folder, *, watched=False, timeout=240):
             return client
 
     with package_for_kernels():
-        Page(book, timeout=timeout, kernel_name="python3",
-             resources={"metadata": {"path": str(folder)}}).execute()
+        Page(
+            book,
+            timeout=timeout,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+        ).execute()
     return book
 
 
@@ -74,8 +78,11 @@ def check_claims(book, claims):
     said = sentences(book)
     missing = [claim for claim in claims if not any(claim in sentence for sentence in said)]
     assert not missing, missing
-    unchecked = [sentence for sentence in said if re.search(r"\d", sentence)
-                 and not any(claim in sentence for claim in claims)]
+    unchecked = [
+        sentence
+        for sentence in said
+        if re.search(r"\d", sentence) and not any(claim in sentence for claim in claims)
+    ]
     assert not unchecked, unchecked
     wrong = [claim for claim, true in claims.items() if not true]
     assert not wrong, wrong

@@ -8,8 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
-PAGES = {str(path.relative_to(ROOT)): path.read_text()
-         for path in (ROOT / README, *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (ROOT / README, *sorted((ROOT / "docs").glob("*.md")))
+}
 LOOMNET = r"(?:sudo )?(?:\.venv/bin/)?loomnet "
 
 
@@ -65,5 +67,11 @@ def shell_line(command: str) -> str:
 
 def typed(command: str, folder: Path, timeout: float = 280) -> subprocess.CompletedProcess[str]:
     """Runs the command by a shell in that folder, as a reader would."""
-    return subprocess.run(["bash", "-c", shell_line(command)], cwd=folder, capture_output=True,
-                          text=True, timeout=timeout, env=environment())
+    return subprocess.run(
+        ["bash", "-c", shell_line(command)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(),
+    )

@@ -12,7 +12,8 @@ def lib(folder):
     name, home = f"lib_of_{folder}", SCENARIOS / folder / "lib"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(
-            name, home / "__init__.py", submodule_search_locations=[str(home)])
+            name, home / "__init__.py", submodule_search_locations=[str(home)]
+        )
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]

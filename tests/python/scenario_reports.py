@@ -97,7 +97,8 @@ def play(folder: Path, names: list[str], jobs: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")  # each run in a process that has run no other
     with concurrent.futures.ProcessPoolExecutor(
-            jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        jobs, mp_context=context, max_tasks_per_child=1
+    ) as pool:
         runs = {pool.submit(report, name, seed): (name, seed) for name in names for seed in SEEDS}
         for done in concurrent.futures.as_completed(runs):
             name, seed = runs[done]
@@ -110,13 +111,21 @@ def play(folder: Path, names: list[str], jobs: int) -> None:
 def differences(a: Path, b: Path) -> list[str]:
     """Names of the reports that are not in both folders with the same bytes."""
     names = sorted({path.name for folder in (a, b) for path in folder.glob("*.json")})
-    return [name for name in names if not ((a / name).is_file() and (b / name).is_file()
-                                           and (a / name).read_bytes() == (b / name).read_bytes())]
+    return [
+        name
+        for name in names
+        if not (
+            (a / name).is_file()
+            and (b / name).is_file()
+            and (a / name).read_bytes() == (b / name).read_bytes()
+        )
+    ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", help="as ina/exact; all where none is given")
     parser.add_argument("--against", type=Path, help="compare with that folder; play nothing")

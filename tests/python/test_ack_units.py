@@ -44,18 +44,24 @@ class Told(ln.plugin.Congestion):
 def senders(transport, size, *, packets=0, planes=1, count=1, faults=(), **options):
     """The control objects that were told of anything, and the run."""
     OBJECTS.clear()
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=1,
-                              rate="10 Gb/s", delay="5 us")
-    r = ln.run(fabric, ln.Flows(f"{size} B", count=count, pairs=[(0, 1)], transport=transport),
-               faults, write=False, **{transport: {"cc": "told_units", "packets": packets,
-                                                   **options}})
+    fabric = ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=1, rate="10 Gb/s", delay="5 us"
+    )
+    r = ln.run(
+        fabric,
+        ln.Flows(f"{size} B", count=count, pairs=[(0, 1)], transport=transport),
+        faults,
+        write=False,
+        **{transport: {"cc": "told_units", "packets": packets, **options}},
+    )
     assert r["errors"] == 0
     return [each for each in OBJECTS if each.told], r
 
 
 @pytest.mark.parametrize("size", [1, 2047, 2049, 20_000, 1_000_003])
-@pytest.mark.parametrize(("transport", "planes"), [("mrc", 1), ("mrc", 2), ("roce", 1),
-                                                   ("roce", 2), ("tcp", 1)])
+@pytest.mark.parametrize(
+    ("transport", "planes"), [("mrc", 1), ("mrc", 2), ("roce", 1), ("roce", 2), ("tcp", 1)]
+)
 def test_what_is_acknowledged_adds_up_to_the_flow(transport, planes, size):
     told, _ = senders(transport, size, planes=planes)
     assert sum(each.sums[0] for each in told) == size
@@ -78,9 +84,12 @@ def test_so_it_does_where_packets_are_lost(transport):
 def test_flows_that_share_a_queue_pair_count_on(transport):
     """Two senders of six messages each: their offsets are of all that they have sent."""
     OBJECTS.clear()
-    r = ln.run(ln.star(hosts=2, rate="10 Gb/s", delay="5 us"),
-               ln.AllReduce("100 kB", 3, transport=transport), write=False,
-               **{transport: {"cc": "told_units"}})
+    r = ln.run(
+        ln.star(hosts=2, rate="10 Gb/s", delay="5 us"),
+        ln.AllReduce("100 kB", 3, transport=transport),
+        write=False,
+        **{transport: {"cc": "told_units"}},
+    )
     assert r["errors"] == 0
     told = [each for each in OBJECTS if each.told]
     sent = sum(sum(host.payload) for host in r.data.hosts.values())

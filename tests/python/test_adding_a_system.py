@@ -19,8 +19,9 @@ def toy(tmp_path):
 
 
 def fabric(program="mirror"):
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                            delay="1 us")
+    made = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     return made.program("p0.leaf0", program)
 
 
@@ -64,33 +65,48 @@ def test_its_option_is_checked_and_unknown_without_it(toy):
         ln.AllReduce("1 MB", allreduce="to")
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (('allreduce = "toy"', 'allreduce = "ina"'), "RUN_PARTS: ina: another system"),
-    (('allreduce = "toy"', 'allreduce = "ring"'), "RUN_PARTS: ring: .* every job has it"),
-    (('_Shown("shown"', '_Shown("server"'), "JOB_OPTIONS: server: another system"),
-    (('_Shown("shown"', '_Shown("transport"'), "JOB_OPTIONS: transport: .* every job has it"),
-    (('name = "mirror"', 'name = "symphony"'), "PROGRAMS: symphony: another system")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('allreduce = "toy"', 'allreduce = "ina"'), "RUN_PARTS: ina: another system"),
+        (('allreduce = "toy"', 'allreduce = "ring"'), "RUN_PARTS: ring: .* every job has it"),
+        (('_Shown("shown"', '_Shown("server"'), "JOB_OPTIONS: server: another system"),
+        (('_Shown("shown"', '_Shown("transport"'), "JOB_OPTIONS: transport: .* every job has it"),
+        (('name = "mirror"', 'name = "symphony"'), "PROGRAMS: symphony: another system"),
+    ],
+)
 def test_a_name_that_is_taken_is_refused(tmp_path, change, message):
     with added(tmp_path / "systems", change=change), pytest.raises(ImportError, match=message):
         registry.job_options(), registry.reducers(), registry.program("toy")
 
 
 def test_an_option_that_a_kind_of_job_has_is_refused(tmp_path):
-    with added(tmp_path / "systems", change=('_Shown("shown"', '_Shown("repeat"')), \
-            pytest.raises(ImportError, match="repeat: AllReduce has a parameter of this name"):
+    with (
+        added(tmp_path / "systems", change=('_Shown("shown"', '_Shown("repeat"')),
+        pytest.raises(ImportError, match="repeat: AllReduce has a parameter of this name"),
+    ):
         ln.AllReduce("1 MB", repeat=2).option("repeat")
 
 
 def test_a_folder_that_cannot_be_imported_is_named(tmp_path):
-    with added(tmp_path / "systems", change=("MESSAGE = 5000", "MESSAGE = 1 / 0")), \
-            pytest.raises(ImportError, match=r"loomnet\.systems\.toy cannot be imported: "
-                                             "ZeroDivisionError: division by zero"):
+    with (
+        added(tmp_path / "systems", change=("MESSAGE = 5000", "MESSAGE = 1 / 0")),
+        pytest.raises(
+            ImportError,
+            match=r"loomnet\.systems\.toy cannot be imported: "
+            "ZeroDivisionError: division by zero",
+        ),
+    ):
         registry.job_options()
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (('yield "toy_pairs"', 'yield "errors"'), 'figure "errors": the job has one of this name'),
-    (('{"toy": "was there"}', '{"toy": {1, 2}}'), 'Toy.notes: "toy" is a set, no number, text')])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('yield "toy_pairs"', 'yield "errors"'), 'figure "errors": the job has one of this name'),
+        (('{"toy": "was there"}', '{"toy": {1, 2}}'), 'Toy.notes: "toy" is a set, no number, text'),
+    ],
+)
 def test_what_a_report_cannot_hold_is_refused(tmp_path, change, message):
     with added(tmp_path / "systems", change=change), pytest.raises(UsageError, match=message):
         run(tmp_path, job())

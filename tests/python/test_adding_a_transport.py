@@ -27,10 +27,10 @@ TRANSPORTS = (New(),)
 @pytest.fixture
 def added(tmp_path, monkeypatch):
     """Adds a module to the room of systems; given the model that carries the transport."""
+
     def add(model):
         (tmp_path / "new_system.py").write_text(NEW.replace("MODEL", model))
-        monkeypatch.setattr(loomnet.systems, "__path__",
-                            [*loomnet.systems.__path__, str(tmp_path)])
+        monkeypatch.setattr(loomnet.systems, "__path__", [*loomnet.systems.__path__, str(tmp_path)])
         registry.forget()
 
     yield add
@@ -39,8 +39,9 @@ def added(tmp_path, monkeypatch):
 
 
 def run(tmp_path, transport):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     lab = ln.Lab("new", directory=tmp_path / "runs")
     return lab.run(fabric, ln.AllReduce(size="1 MB", repeat=5, transport=transport), payload=True)
 
@@ -64,5 +65,5 @@ def test_a_model_that_the_engine_lacks_is_one_line(added, tmp_path):
 
 def test_a_transport_of_its_own_that_the_engine_was_not_built_with(added, tmp_path):
     added("new")
-    with pytest.raises(UsageError, match="\"new\" has no model in the engine"):
+    with pytest.raises(UsageError, match='"new" has no model in the engine'):
         run(tmp_path, "new")

@@ -255,16 +255,24 @@ def test_plan_of_the_main_job():
 
 
 def test_queues_hold_five_bdp_where_packets_are_dropped_not_trimmed():
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
     fabric.override("p0.leaf0->p0.spine0", trim=False).override("p0.leaf1->p0.spine0", pfc=False)
 
     def bdps(**defaults):
         plan = make_plan(fabric, defaults=LinkDefaults(**defaults))
         bdp = ln.Rate("100 Gb/s").bytes_in(ln.Time.of(plan.base_rtt_ps))
         halves = {half.name: half for link in plan.links for half in (link.forward, link.backward)}
-        return [round(halves[name].data_limit_bytes / bdp, 3) for name in (
-            "p0.leaf0->p0.spine0", "p0.leaf1->p0.spine0", "p0.spine0->p0.leaf0", "p0.leaf0->h0")]
+        return [
+            round(halves[name].data_limit_bytes / bdp, 3)
+            for name in (
+                "p0.leaf0->p0.spine0",
+                "p0.leaf1->p0.spine0",
+                "p0.spine0->p0.leaf0",
+                "p0.leaf0->h0",
+            )
+        ]
 
     assert bdps() == [5, 1, 1, 1.5]  # of what may be trimmed
     assert bdps(trims=False) == [5, 5, 5, 5]  # RoCE over lossy switches
@@ -273,14 +281,19 @@ def test_queues_hold_five_bdp_where_packets_are_dropped_not_trimmed():
 
 def test_describe_says_where_a_queue_holds_more_than_its_bdp():
     def said(rate):
-        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate=rate,
-                                  delay="1 us")
-        return {row["number"]: (round(row["value"], 1), row["unit"])
-                for row in fabric.describe() if "queue" in row["number"]}
+        fabric = ln.clos.two_tier(
+            planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate=rate, delay="1 us"
+        )
+        return {
+            row["number"]: (round(row["value"], 1), row["unit"])
+            for row in fabric.describe()
+            if "queue" in row["number"]
+        }
 
     assert said("40 Mb/s") == {
         "data queue, NIC-T0 link": (12, "packets, with its BDP of 4.4 taken as 8"),
-        "data queue, T0-T1 link": (8, "packets, with its BDP of 4.4 taken as 8")}
+        "data queue, T0-T1 link": (8, "packets, with its BDP of 4.4 taken as 8"),
+    }
     assert {unit for _, unit in said("100 Gb/s").values()} == {"packets"}
     joined = ln.Fabric("two")
     for host in ("a", "b"):

@@ -20,8 +20,9 @@ LINK = {"rate": "100 Gb/s", "delay": "1 us"}
 TRANSPORTS = ("mrc", "roce", "tcp")
 BUILT = {
     "two_tier": lambda: ln.clos.two_tier(planes=2, leaves=2, spines=4, hosts_per_leaf=2, **LINK),
-    "three_tier": lambda: ln.clos.three_tier(pods=3, leaves_per_pod=2, aggs_per_pod=2,
-                                             cores_per_agg=2, hosts_per_leaf=1, **LINK),
+    "three_tier": lambda: ln.clos.three_tier(
+        pods=3, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=2, hosts_per_leaf=1, **LINK
+    ),
     "fat_tree": lambda: ln.clos.fat_tree(4, **LINK),
     "star": lambda: ln.star(hosts=4, planes=2, **LINK),
     "dumbbell": lambda: ln.dumbbell(left=2, right=2, **LINK),
@@ -40,8 +41,12 @@ def by_hand(built):
 
 
 def figures(tmp_path, fabric, transport, ranks, job=ln.AllToAll):
-    r = ln.run(fabric, job("400 kB", repeat=3, ranks=ranks, transport=transport), seed=3,
-               directory=tmp_path)
+    r = ln.run(
+        fabric,
+        job("400 kB", repeat=3, ranks=ranks, transport=transport),
+        seed=3,
+        directory=tmp_path,
+    )
     assert r.data.ended == "finished" and r["errors"] == 0
     return [each.length_ps for each in r.data.iterations]
 
@@ -82,14 +87,17 @@ def test_what_nothing_uses_changes_no_figure(tmp_path, add, transport):
     own = BUILT["three_tier"]()
     more = BUILT["three_tier"]()
     add(more)
-    took = [sum(figures(tmp_path / str(number), fabric, transport, 4))
-            for number, fabric in enumerate((own, more))]
+    took = [
+        sum(figures(tmp_path / str(number), fabric, transport, 4))
+        for number, fabric in enumerate((own, more))
+    ]
     assert took[1] == pytest.approx(took[0], rel=0.03 if transport == "mrc" else 0.3)
 
 
 def test_mrc_uses_every_core_beside_an_idle_host(tmp_path):
-    fabric = ln.clos.three_tier(pods=4, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=2,
-                                hosts_per_leaf=2, **LINK)
+    fabric = ln.clos.three_tier(
+        pods=4, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=2, hosts_per_leaf=2, **LINK
+    )
     idle_host(fabric)
     r = ln.run(fabric, ln.AllToAll("200 kB", repeat=2, ranks=16), seed=1, directory=tmp_path)
     carried = {}
@@ -121,14 +129,18 @@ def test_a_pair_of_hosts_has_every_shortest_way(style):
         topology = plan.topology
         graph = networkx.Graph([(a.node, b.node) for a, b in topology.ends])
         for source, destination in itertools.permutations(range(len(plan.hosts)), 2):
-            ways = {tuple(way) for way in networkx.all_shortest_paths(graph, source, destination)
-                    if not any(node < len(plan.hosts) for node in way[1:-1])}
+            ways = {
+                tuple(way)
+                for way in networkx.all_shortest_paths(graph, source, destination)
+                if not any(node < len(plan.hosts) for node in way[1:-1])
+            }
             if max(map(len, ways)) > 7:
                 with pytest.raises(AddressError, match=r"switches and needs \d uSIDs"):
                     plan.paths(source, destination)
                 continue
-            (there,), (back,) = (plan.paths(*ends) for ends in ((source, destination),
-                                                                (destination, source)))
+            (there,), (back,) = (
+                plan.paths(*ends) for ends in ((source, destination), (destination, source))
+            )
             assert there.uplinks == back.uplinks and len(there.uplinks) == len(ways)
             crossed = set()
             for number in there.uplinks:
@@ -142,8 +154,9 @@ def test_a_pair_of_hosts_has_every_shortest_way(style):
 def test_ways_are_kept_once_for_leaves_that_are_alike():
     """A fabric of many leaves keeps ways between its pods, however many leaves and hosts a pod
     has."""
-    built = ln.clos.three_tier(pods=3, leaves_per_pod=12, aggs_per_pod=4, cores_per_agg=4,
-                               hosts_per_leaf=1, **LINK)
+    built = ln.clos.three_tier(
+        pods=3, leaves_per_pod=12, aggs_per_pod=4, cores_per_agg=4, hosts_per_leaf=1, **LINK
+    )
     built.add_host("idle")
     built.add_link("idle", "p0.leaf0", **LINK)
     plan = make_plan(built)
@@ -199,19 +212,30 @@ def torus(side):
     return fabric
 
 
-@pytest.mark.parametrize("fabric", [row(6), row(12), row(14, closed=True), torus(6)],
-                         ids=["row-6", "row-12", "ring-14", "torus-6"])
+@pytest.mark.parametrize(
+    "fabric",
+    [row(6), row(12), row(14, closed=True), torus(6)],
+    ids=["row-6", "row-12", "ring-14", "torus-6"],
+)
 def test_routed_transports_cross_any_number_of_switches(tmp_path, fabric):
     fault = ln.degrade("s0*--s1*", 0.5, at="20 us", phase="slow") if fabric.name == "row" else None
     faults = [fault] if fault else []
     for transport in ("roce", "tcp"):
-        r = ln.run(fabric, ln.SendRecv("1 MB", 4, transport=transport), faults,
-                   directory=tmp_path / transport)
+        r = ln.run(
+            fabric,
+            ln.SendRecv("1 MB", 4, transport=transport),
+            faults,
+            directory=tmp_path / transport,
+        )
         assert r.data.ended == "finished" and r["errors"] == 0
     flows = ln.run(fabric, ln.Permutation("1 MB", transport="roce"), directory=tmp_path / "flows")
     assert all(row["slowdown"] >= 1 for row in flows.flows)
-    fluid = ln.run(fabric, ln.SendRecv("1 MB", 4, transport="roce"), model="fluid",
-                   directory=tmp_path / "fluid")
+    fluid = ln.run(
+        fabric,
+        ln.SendRecv("1 MB", 4, transport="roce"),
+        model="fluid",
+        directory=tmp_path / "fluid",
+    )
     assert fluid.data.ended == "finished"
     line = r"crosses \d+ switches and needs \d+ uSIDs; one address holds 6, .* give transport="
     with pytest.raises(AddressError, match=line):
@@ -248,8 +272,15 @@ def test_a_fault_at_a_step_finds_the_same_packets_whichever_link_was_listed_firs
         links = [(host, f"p{plane}.s0") for host in ("h0", "h1") for plane in range(4)]
         for a, b in links if turned else sorted(links, key=lambda each: each[1]):
             fabric.add_link(a, b, rate="25 Gb/s", delay="278 ns")
-        job = ln.ModelJob(size="6.38 kB", compute="32.9 us", buckets=3, iterations=2, jitter=0.0,
-                          ranks=2, transport="roce")
+        job = ln.ModelJob(
+            size="6.38 kB",
+            compute="32.9 us",
+            buckets=3,
+            iterations=2,
+            jitter=0.0,
+            ranks=2,
+            transport="roce",
+        )
         kill = ln.kill("p0.s0", at=ln.step(1), duration=ln.iterations(2))
         r = ln.run(fabric, job, [kill], seed=1, directory=tmp_path / str(turned))
         ends.append([each.end_ps for each in r.data.iterations])

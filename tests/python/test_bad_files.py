@@ -34,17 +34,41 @@ def demo(lab: ln.Lab, n: int = 2, rate: ln.Rate = "10 Gb/s", text: str = "t"):
     lab.metric("blip_s", 0.5, unit="s")
     lab.check("no-error", r["errors"], eq=0)
 '''
-MATRIX = "Nodes 4\nConnections 2\nTriggers 1\n0->1 id 1 start 0 size 1000 send_done_trigger 1\n" \
+MATRIX = (
+    "Nodes 4\nConnections 2\nTriggers 1\n0->1 id 1 start 0 size 1000 send_done_trigger 1\n"
     "1->2 id 2 trigger 1 size 2000\ntrigger id 1 oneshot\n"
-TOPOLOGY = "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Up 2\n" \
-    "Radix_Down 4\nOversubscribed 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\n" \
+)
+TOPOLOGY = (
+    "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Up 2\n"
+    "Radix_Down 4\nOversubscribed 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\n"
     "Radix_Down 2\nDownlink_Latency_ns 1000\n"
+)
 ROWS = '{"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}\n' * 3
 NS3 = "2\n0 1 3 100 1000 2.000000001\n1 2 3 100 2000 2.5\nsrc dst pg port size start\n"
 SIZES = "bytes,share\n1000,0.5\n2000,1\n"
 # Values that a JSON file may hold where another type is meant.
-JUNK = [None, True, 0, -1, 1e308, 10**400, "", "x", "\ud800", "\0", "a\nb", [], [[]], {}, {"a": 1},
-        [1] * 100, {"seed": 1}, float("nan"), float("inf"), 2**64]
+JUNK = [
+    None,
+    True,
+    0,
+    -1,
+    1e308,
+    10**400,
+    "",
+    "x",
+    "\ud800",
+    "\0",
+    "a\nb",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    [1] * 100,
+    {"seed": 1},
+    float("nan"),
+    float("inf"),
+    2**64,
+]
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +119,20 @@ def mutants(data, draw, count):
             elif kind == 2:
                 made[at:at] = made[at : at + draw.randint(1, 20)]
             elif kind == 3:
-                made[at:at] = draw.choice((b"9" * 400, b"[" * 300, b"\xff", b"\0", b"1e999", b"-",
-                                           b"NaN", b"Infinity", b"\xd9\xa3", b"\n\n"))
+                made[at:at] = draw.choice(
+                    (
+                        b"9" * 400,
+                        b"[" * 300,
+                        b"\xff",
+                        b"\0",
+                        b"1e999",
+                        b"-",
+                        b"NaN",
+                        b"Infinity",
+                        b"\xd9\xa3",
+                        b"\n\n",
+                    )
+                )
             else:
                 del made[at:]
         yield bytes(made)
@@ -149,19 +185,29 @@ def test_a_run_with_a_broken_file_is_one_line_or_is_replayed(copy, capsys, name)
     draw = random.Random(2)
     if name.endswith(".json"):
         content = json.loads(whole)
-        wanted = {"report.json": ("parameters", "seed", "clock", "scenario", "deterministic"),
-                  "environment.json": ("paths", "versions")}[name]
+        wanted = {
+            "report.json": ("parameters", "seed", "clock", "scenario", "deterministic"),
+            "environment.json": ("paths", "versions"),
+        }[name]
         picked = [path for path in places(content) if not path or path[0] in wanted]
-        cases = [json.dumps(with_value(content, path, value)).encode()
-                 for path in picked for value in draw.sample(JUNK, 2)]
+        cases = [
+            json.dumps(with_value(content, path, value)).encode()
+            for path in picked
+            for value in draw.sample(JUNK, 2)
+        ]
         if name == "report.json":
             for extra in ("seed", "directory", "runner", "max_wall_s", "self", "nope"):
                 made = with_value(content, ("parameters", extra), 5)
                 cases.append(json.dumps(made).encode())
         cases.append(b"[" * 200_000)
     else:
-        cases = [b"\0" * 100, b"\x7fELF" + bytes(range(256)), b"", whole + b"\nraise SystemExit",
-                 whole.replace(b"demo", b"other")]
+        cases = [
+            b"\0" * 100,
+            b"\x7fELF" + bytes(range(256)),
+            b"",
+            whole + b"\nraise SystemExit",
+            whole.replace(b"demo", b"other"),
+        ]
     for data in cases:
         (copy / name).write_bytes(data)
         command("replay", copy, capsys=capsys)
@@ -170,8 +216,13 @@ def test_a_run_with_a_broken_file_is_one_line_or_is_replayed(copy, capsys, name)
 def test_a_report_that_is_no_regular_file_is_refused_at_once(copy, run_folder, capsys):
     (copy / "report.json").unlink()
     os.mkfifo(copy / "report.json")
-    for words in (("compare", run_folder, copy), ("compare", "/dev/zero", copy), ("replay", copy),
-                  ("replay", "/dev/zero"), ("compare", run_folder, "/proc/self/mem")):
+    for words in (
+        ("compare", run_folder, copy),
+        ("compare", "/dev/zero", copy),
+        ("replay", copy),
+        ("replay", "/dev/zero"),
+        ("compare", run_folder, "/proc/self/mem"),
+    ):
         assert command(*words, capsys=capsys) == 2
 
 
@@ -197,8 +248,7 @@ def test_a_mutated_scenario_file_is_one_line_or_runs(copy, capsys):
         file = Path(f"m{number}.py")
         file.write_bytes(data)
         command("list", file, capsys=capsys)
-        command("describe", file, capsys=capsys, allowed=(0, 2, 4)) \
-            if b"lab.run" in data else None
+        command("describe", file, capsys=capsys, allowed=(0, 2, 4)) if b"lab.run" in data else None
 
 
 # --- what jobs read ------------------------------------------------------------------------------
@@ -247,10 +297,16 @@ def test_an_input_that_is_no_regular_file_is_refused_at_once(tmp_path, name):
 
 @pytest.mark.parametrize(
     "row",
-    ['{"at": "2 us", "source": Infinity, "destination": 1, "size": "1 MB"}', "[" * 100_000, "5",
-     '{"at": "2 us", "source": 1.5, "destination": 1, "size": "1 MB"}',
-     '{"at": "2 us", "source": true, "destination": 1, "size": "1 MB"}',
-     '{"at": 5, "source": 0, "destination": 1, "size": "1 MB"}', '{"at": "2 us"}', "\udcff"],
+    [
+        '{"at": "2 us", "source": Infinity, "destination": 1, "size": "1 MB"}',
+        "[" * 100_000,
+        "5",
+        '{"at": "2 us", "source": 1.5, "destination": 1, "size": "1 MB"}',
+        '{"at": "2 us", "source": true, "destination": 1, "size": "1 MB"}',
+        '{"at": 5, "source": 0, "destination": 1, "size": "1 MB"}',
+        '{"at": "2 us"}',
+        "\udcff",
+    ],
 )
 def test_a_bad_row_is_named_by_its_line(tmp_path, row):
     path = tmp_path / "x.jsonl"
@@ -266,8 +322,7 @@ def test_a_compressed_trace_takes_no_more_than_it_holds(tmp_path):
     path.write_bytes(gzip.compress(chakra_bytes()))
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS,
-                       (pages * resource.getpagesize() + (200 << 20), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (200 << 20), hard))
     try:
         assert len(read_rank(path)) == 2
         # A megabyte of zeros, which gzip writes in a kilobyte, is a million empty nodes.
@@ -280,8 +335,18 @@ def test_a_compressed_trace_takes_no_more_than_it_holds(tmp_path):
 
 # --- what a live run's capture socket is asked ----------------------------------------------------
 @pytest.mark.parametrize(
-    "request_", [b"[" * 4000, b"5", b"{}", b'{"capture": [1]}', b'{"capture": "h0:9"}', b"\xff",
-                 b'{"capture": "h0:' + b"9" * 3000 + b'"}', b'"\\ud800"', b""],
+    "request_",
+    [
+        b"[" * 4000,
+        b"5",
+        b"{}",
+        b'{"capture": [1]}',
+        b'{"capture": "h0:9"}',
+        b"\xff",
+        b'{"capture": "h0:' + b"9" * 3000 + b'"}',
+        b'"\\ud800"',
+        b"",
+    ],
 )
 def test_a_bad_question_to_a_live_run_is_answered_in_one_line(request_, monkeypatch):
     capture = pytest.importorskip("loomnet.live.capture")
@@ -355,16 +420,20 @@ def test_a_request_that_trickles_in_is_given_up(server):
 
 
 @pytest.mark.parametrize("command_", ["run", "describe", "crosscheck", "sweep", "list"])
-def test_a_scenario_that_is_no_regular_file_is_named_as_what_it_is(tmp_path, monkeypatch, capsys,
-                                                                   command_):
+def test_a_scenario_that_is_no_regular_file_is_named_as_what_it_is(
+    tmp_path, monkeypatch, capsys, command_
+):
     """Before, a folder b.py was answered by: no file "b.py"; nearest: b.py."""
     monkeypatch.chdir(tmp_path)
     Path("folder.py").mkdir()
     os.mkfifo("pipe.py")
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind("socket.py")
-    for name, said in (("folder", "a folder, not a file"), ("pipe", "not a regular file"),
-                       ("socket", "not a regular file")):
+    for name, said in (
+        ("folder", "a folder, not a file"),
+        ("pipe", "not a regular file"),
+        ("socket", "not a regular file"),
+    ):
         if (command_, name) == ("list", "folder"):
             continue  # a folder is what it lists
         assert main([command_, f"{name}.py"]) == 2

@@ -14,10 +14,24 @@ from loomnet.fabrics.model import Fabric
 
 INNER = ("Time.of", "Time.from_seconds", "Record", "seeds")  # not called by users
 # What is called on a result, or with a whole run behind it: fewer values, for each costs a run.
-RUN = {"faults": [], "label": "l", "seed": 1, "reroute_delay": "1 s", "settle": "0 s",
-       "dilation": 1.0, "trace": "t.pftrace", "pcap": {"h0:0": "p"}, "mrc": {}, "roce": {},
-       "tcp": {}, "payload": False, "gaps_ps": (), "sample": "1 ms", "queues": [],
-       "over_budget": False}
+RUN = {
+    "faults": [],
+    "label": "l",
+    "seed": 1,
+    "reroute_delay": "1 s",
+    "settle": "0 s",
+    "dilation": 1.0,
+    "trace": "t.pftrace",
+    "pcap": {"h0:0": "p"},
+    "mrc": {},
+    "roce": {},
+    "tcp": {},
+    "payload": False,
+    "gaps_ps": (),
+    "sample": "1 ms",
+    "queues": [],
+    "over_budget": False,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +81,11 @@ def test_every_bad_value_of_every_argument_is_one_line(what):
 
 def test_arithmetic_with_a_bad_number_is_one_line():
     for number in [n for n in BAD if isinstance(n, (int, float, Fraction))]:
-        for call in (lambda n: ln.Time("1 s") * n, lambda n: n * ln.Rate("1 Gb/s"),
-                     lambda n: ln.Size("1 B") / n):
+        for call in (
+            lambda n: ln.Time("1 s") * n,
+            lambda n: n * ln.Rate("1 Gb/s"),
+            lambda n: ln.Size("1 B") / n,
+        ):
             attempt("arithmetic", call, {"n": number})
 
 
@@ -85,29 +102,38 @@ def test_names_that_a_signature_does_not_have_are_one_line(what):
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2, 3))])
 @pytest.mark.parametrize("option", RUN)
 def test_every_bad_option_of_a_run_is_one_line(option, part):
-    job = ln.SendRecv("8 B", transport=option if option in ("mrc", "roce", "tcp") else "mrc",
-                      stall_timeout="1 s")
+    job = ln.SendRecv(
+        "8 B", transport=option if option in ("mrc", "roce", "tcp") else "mrc", stall_timeout="1 s"
+    )
     for number, value in enumerate(BAD):
         if number % 4 != (part + len(option)) % 4:
             continue
         given = value() if value is endless else value
         what = named("run", option, value)
-        attempt(what, lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
-                {option: given})
+        attempt(
+            what,
+            lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
+            {option: given},
+        )
 
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_every_bad_value_of_a_transports_constants_is_one_line(transport):
-    names = {"mrc": ["mtu", "evs_per_qp", "nope"], "roce": ["payload_mtu", "dcqcn", "nope"],
-             "tcp": ["cc", "mtu", "nope"]}
+    names = {
+        "mrc": ["mtu", "evs_per_qp", "nope"],
+        "roce": ["payload_mtu", "dcqcn", "nope"],
+        "tcp": ["cc", "mtu", "nope"],
+    }
     job = ln.SendRecv("8 B", transport=transport, stall_timeout="1 s")
     for name in names[transport]:
         for number, value in enumerate(BAD[::2]):
             if value is not endless:
                 options = {transport: {name: value}}
-                attempt(named(transport, name, value),
-                        lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
-                        options)
+                attempt(
+                    named(transport, name, value),
+                    lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
+                    options,
+                )
 
 
 @pytest.fixture(scope="module")

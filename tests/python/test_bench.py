@@ -10,13 +10,20 @@ from loomnet.cli import main
 from loomnet.labs import bench as benching
 
 NCCL_FACTORS = {  # of 8 ranks, as nccl-tests' document on performance states them
-    "all_reduce": 2 * 7 / 8, "all_gather": 7 / 8, "reduce_scatter": 7 / 8, "alltoall": 7 / 8,
-    "broadcast": 1, "reduce": 1, "sendrecv": 1}
+    "all_reduce": 2 * 7 / 8,
+    "all_gather": 7 / 8,
+    "reduce_scatter": 7 / 8,
+    "alltoall": 7 / 8,
+    "broadcast": 1,
+    "reduce": 1,
+    "sendrecv": 1,
+}
 
 
 def fabric(planes=2, hosts=2):
-    return ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=hosts,
-                            rate="100 Gb/s", delay="1 us")
+    return ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=hosts, rate="100 Gb/s", delay="1 us"
+    )
 
 
 def rows(name, wanted, **options):
@@ -87,7 +94,10 @@ def test_command_prints_the_table(tmp_path, monkeypatch, capsys):
     assert all(row[2:5] == ["int32", "none", "-1"] and row[8] == "0" for row in table)
     assert out[-2] == "# Out of bounds values : 0 OK" and "Avg bus bandwidth" in out[-1]
     assert [row["size"] for row in json.loads((tmp_path / "rows.json").read_text())] == [
-        64, 512, 4096]
+        64,
+        512,
+        4096,
+    ]
     assert {p.name for p in tmp_path.iterdir()} == {"rows.json"}  # no run is left behind
 
 

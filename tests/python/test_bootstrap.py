@@ -84,14 +84,20 @@ class Machine:
         machine.setdefault("archive", {name: "9.9" for name in [*PACKAGES, "bpftool"]})
         (self.root / "shims/machine.json").write_text(json.dumps(machine))
         environment = {
-            "PATH": f"{self.root}/shims:{self.tools}", "HOME": str(self.root),
-            "LANGUAGE": "de", "LC_ALL": "C.UTF-8",
+            "PATH": f"{self.root}/shims:{self.tools}",
+            "HOME": str(self.root),
+            "LANGUAGE": "de",
+            "LC_ALL": "C.UTF-8",
         }
         # Root's files are that user's own in a namespace of users, and sudo is what it must call.
         user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
         return subprocess.run(
             [*(user if os.geteuid() == 0 else ()), self.root / folder / "script/bootstrap"],
-            capture_output=True, text=True, timeout=60, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+            stdin=subprocess.DEVNULL,
         )
 
     def calls(self, program: str) -> list[str]:
@@ -178,8 +184,11 @@ def with_venv(machine) -> Machine:
         (site / f"pip/{name}.py").touch()
     (site / "pip/__main__.py").write_text(PIP)
     (site / "tool.py").write_text("import sys\ndef main(): print(sys.prefix)\n")
-    for name, entry in ((f"torch-{TORCH}", None), ("pip-9", "pip = pip.__main__:main"),
-                        ("tool-1", "tool = tool:main")):
+    for name, entry in (
+        (f"torch-{TORCH}", None),
+        ("pip-9", "pip = pip.__main__:main"),
+        ("tool-1", "tool = tool:main"),
+    ):
         about = site / f"{name}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Name: {name.partition('-')[0]}\nVersion: 1\n")
@@ -207,15 +216,19 @@ def test_a_venv_that_came_from_another_folder_becomes_this_ones(with_venv, new):
     done = machine.bootstrap(new, status=installed())
     assert done.returncode == 0, done
     assert ".venv came from another folder with this one" in done.stdout
-    assert any(line.startswith(f"{other} ") and " -e ." in line
-               for line in calls.read_text().splitlines())
+    assert any(
+        line.startswith(f"{other} ") and " -e ." in line for line in calls.read_text().splitlines()
+    )
     for command in ("tool", "file"):
         for tree in (clone, other):
             said = subprocess.run([tree / ".venv/bin" / command], capture_output=True, text=True)
             assert said.stdout == f"{tree}/.venv\n", said
     assert str(other) in (other / ".venv/bin/activate").read_text()
-    assert not [file for file in (other / ".venv/bin").iterdir()
-                if file.read_bytes().startswith(f"#!{clone}/".encode())]
+    assert not [
+        file
+        for file in (other / ".venv/bin").iterdir()
+        if file.read_bytes().startswith(f"#!{clone}/".encode())
+    ]
     assert commands == {file: file.read_bytes() for file in (clone / ".venv/bin").iterdir()}
     calls.unlink()
     again = machine.bootstrap(new, status=installed())
@@ -226,8 +239,10 @@ def test_a_build_says_how_far_it_is_and_its_modules_are_compiled(with_venv):
     clone = with_venv.root / "clone"
     (site,) = (clone / ".venv/lib").glob("python3*/site-packages")
     with open(site / "pip/__main__.py", "a") as pip:
-        pip.write('print("  [3/5] a.o\\n  loomnet: 3 of 5 steps", os.environ.get('
-                  '"LOOMNET_BUILD_PROGRESS"))')
+        pip.write(
+            'print("  [3/5] a.o\\n  loomnet: 3 of 5 steps", os.environ.get('
+            '"LOOMNET_BUILD_PROGRESS"))'
+        )
     (clone / "python/loomnet").mkdir()
     (clone / "python/loomnet/room.py").touch()
     done = with_venv.bootstrap(status=installed())
@@ -276,11 +291,19 @@ def test_an_archive_without_a_package_is_named(machine):
     [
         ("update", "E: Failed to fetch http://a/InRelease  Could not resolve 'a'", "not resolve"),
         ("update", "E: Could not get lock /var/lib/apt/lists/lock.", "Could not get lock"),
-        ("install", "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to "
-         "correct the problem.", "dpkg --configure -a"),
+        (
+            "install",
+            "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to "
+            "correct the problem.",
+            "dpkg --configure -a",
+        ),
         ("install", "E: Unable to fetch some archives, maybe run apt-get update", "Unable to"),
-        ("install", "dpkg: error processing package mininet (--configure):\nE: Sub-process "
-         "/usr/bin/dpkg returned an error code (1)", "returned an error code"),
+        (
+            "install",
+            "dpkg: error processing package mininet (--configure):\nE: Sub-process "
+            "/usr/bin/dpkg returned an error code (1)",
+            "returned an error code",
+        ),
     ],
 )
 def test_an_archive_that_fails_is_one_line_with_apts_reason(machine, action, said, named):
@@ -349,14 +372,21 @@ def test_every_script_is_sound_shell():
         assert done.returncode == 0, textwrap.shorten(done.stderr, 400)
 
 
-@pytest.mark.parametrize(("command", "lines"), [
-    ("true", ""), ("printf 'a b\\nc\\n'", "[a b][c]"), ("printf 'a\\n'; exit 3", None),
-    ("! true", None),
-])
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        ("true", ""),
+        ("printf 'a b\\nc\\n'", "[a b][c]"),
+        ("printf 'a\\n'; exit 3", None),
+        ("! true", None),
+    ],
+)
 def test_lines_of_a_command_are_read_whole_or_the_script_ends(tmp_path, command, lines):
     script = tmp_path / "reads"
-    script.write_text(f'source "{SCRIPTS}/common.sh"\nasked() {{ ({command}); }}\n'
-                      'lines_of kept asked\n((${#kept[@]} == 0)) || printf "[%s]" "${kept[@]}"\n')
+    script.write_text(
+        f'source "{SCRIPTS}/common.sh"\nasked() {{ ({command}); }}\n'
+        'lines_of kept asked\n((${#kept[@]} == 0)) || printf "[%s]" "${kept[@]}"\n'
+    )
     done = subprocess.run(["bash", script], capture_output=True, text=True)
     if lines is None:
         assert (done.returncode, done.stdout) == (2, "")

@@ -90,14 +90,22 @@ def test_what_cannot_be_counted_is_one_line(lab, case):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("faults", "words"), [
-    ([ln.delay("h0--p0.leaf0", "9e6 s", at="0 s"), ln.delay("h0--p0.leaf0", "9e6 s", at="0 s")],
-     "extra"),
-    ([ln.delay("h0--p0.leaf0", "300 h", at="0 s")] * 3, "delays together are 900 h"),
-    ([ln.down("h0--p0.leaf0", at="9e6 s")], "at"),
-    ([ln.down("h0--p0.leaf0", at="1 s", duration="9e6 s")], "duration"),
-    ([ln.down("h0--p0.leaf0", at="500 h", duration="500 h")], "at + duration are 1000 h"),
-])
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        (
+            [
+                ln.delay("h0--p0.leaf0", "9e6 s", at="0 s"),
+                ln.delay("h0--p0.leaf0", "9e6 s", at="0 s"),
+            ],
+            "extra",
+        ),
+        ([ln.delay("h0--p0.leaf0", "300 h", at="0 s")] * 3, "delays together are 900 h"),
+        ([ln.down("h0--p0.leaf0", at="9e6 s")], "at"),
+        ([ln.down("h0--p0.leaf0", at="1 s", duration="9e6 s")], "duration"),
+        ([ln.down("h0--p0.leaf0", at="500 h", duration="500 h")], "at + duration are 1000 h"),
+    ],
+)
 def test_so_are_faults(lab, faults, words):
     with pytest.raises(LoomnetError, match="fault") as refused:
         lab.run(two_tier(), ln.AllReduce("1 MB"), faults)
@@ -105,21 +113,30 @@ def test_so_are_faults(lab, faults, words):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"reroute_delay": "9e6 s"}, "reroute_delay"),
-    ({"gaps_ps": [10**30]}, "gaps_ps"), ({"gaps_ps": [-5]}, "gaps_ps"), ({"gaps_ps": 7}, "gaps_ps"),
-    ({"mrc": {"rto_ps": 10**30}}, "rto_ps"), ({"mrc": {"evs_per_qp": -1}}, "evs_per_qp"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reroute_delay": "9e6 s"}, "reroute_delay"),
+        ({"gaps_ps": [10**30]}, "gaps_ps"),
+        ({"gaps_ps": [-5]}, "gaps_ps"),
+        ({"gaps_ps": 7}, "gaps_ps"),
+        ({"mrc": {"rto_ps": 10**30}}, "rto_ps"),
+        ({"mrc": {"evs_per_qp": -1}}, "evs_per_qp"),
+    ],
+)
 def test_so_are_options(lab, options, words):
     with pytest.raises(LoomnetError, match=words) as refused:
         lab.run(two_tier(), ln.AllReduce("1 MB"), **options)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("row", [
-    '{"at": "9e6 s", "source": 0, "destination": 1, "size": "1 MB"}',
-    '{"at": "1 s", "source": 0, "destination": 1, "size": "9e18 B"}',
-])
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"at": "9e6 s", "source": 0, "destination": 1, "size": "1 MB"}',
+        '{"at": "1 s", "source": 0, "destination": 1, "size": "9e18 B"}',
+    ],
+)
 def test_so_are_rows_of_a_trace(lab, tmp_path, row):
     (tmp_path / "flows.jsonl").write_text(row)
     with pytest.raises(LoomnetError, match=r"flows\.jsonl") as refused:

@@ -42,8 +42,13 @@ def tiny(lab: ln.Lab):
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
 def test_a_signal_that_ends_an_import_is_said_in_one_line(tmp_path, signal):
     (tmp_path / "s.py").write_text(SCENARIO)
-    run = subprocess.run([sys.executable, "-c", ENDS.format(signal=signal), "run", "s.py"],
-                         cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", ENDS.format(signal=signal), "run", "s.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     output = run.stdout + run.stderr
     assert run.returncode == 130, output
     assert output.count("loomnet: interrupted") == 1, output
@@ -57,8 +62,10 @@ def test_what_the_handler_raised_comes_out(raised):
     assert caught.value is raised
 
 
-@pytest.mark.parametrize("raised", [WallTimeOver("--max-wall 1 s is over"),
-                                    KeyboardInterrupt("SIGTERM"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "raised",
+    [WallTimeOver("--max-wall 1 s is over"), KeyboardInterrupt("SIGTERM"), KeyboardInterrupt()],
+)
 def test_what_a_schema_made_text_of_comes_out(raised):
     """pydantic's core, where it builds a schema, keeps no more than the text of what was raised."""
 

@@ -22,8 +22,9 @@ def backend():
     before = sys.modules.get("scikit_build_core")
     sys.modules["scikit_build_core"] = made
     try:
-        spec = importlib.util.spec_from_file_location("loomnet_build",
-                                                      ROOT / "python/loomnet_build.py")
+        spec = importlib.util.spec_from_file_location(
+            "loomnet_build", ROOT / "python/loomnet_build.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:
@@ -48,9 +49,20 @@ def said_of(backend, events):
 
 
 def test_a_line_every_half_minute_with_what_is_left(backend):
-    lines = said_of(backend, [
-        b"[0/1] Re-checking globbed directories...\n", 40, b"[1/200] Building CXX object a.o\n[2/2",
-        b"00] b.o\n", 30, b"[50/200] c.o\nwarning: [99/100] in a text\n", 30, 30, 30])
+    lines = said_of(
+        backend,
+        [
+            b"[0/1] Re-checking globbed directories...\n",
+            40,
+            b"[1/200] Building CXX object a.o\n[2/2",
+            b"00] b.o\n",
+            30,
+            b"[50/200] c.o\nwarning: [99/100] in a text\n",
+            30,
+            30,
+            30,
+        ],
+    )
     assert lines == [
         f"200 steps of compiling on {os.cpu_count()} cores; "
         "a line every 30 s says how far they are",
@@ -58,7 +70,8 @@ def test_a_line_every_half_minute_with_what_is_left(backend):
         "50 of 200 steps in 1 min 00 s, about 3 min 00 s left",
         "50 of 200 steps in 1 min 30 s, about 4 min 30 s left",
         "50 of 200 steps in 2 min 00 s, about 6 min 00 s left",
-        "compiled in 2 min 00 s"]
+        "compiled in 2 min 00 s",
+    ]
 
 
 @pytest.mark.parametrize("events", [[b"[1/3] a.o\n", 70], [70], [b"no step\n", 70]])
@@ -90,9 +103,13 @@ print(loomnet_build.build_wheel(sys.argv[1]))
 
 def built(folder="good", **environment):
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(BUILD), folder], capture_output=True, text=True,
-        timeout=60, start_new_session=True,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python"), **environment})
+        [sys.executable, "-c", textwrap.dedent(BUILD), folder],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python"), **environment},
+    )
 
 
 OUTPUT = "from Python\n[1/30] a.o\n[30/30] z.o\n"
@@ -112,7 +129,9 @@ def test_standard_output_has_the_lines_where_it_is_asked_to(folder):
     assert ours[0].startswith("loomnet: 30 steps of compiling")
     assert ours[1:] == (["loomnet: compiled in 0 s"] if folder == "good" else [])
     assert [line for line in lines if line not in ours] == [
-        *OUTPUT.splitlines(), *(["made.whl"] if folder == "good" else [])]
+        *OUTPUT.splitlines(),
+        *(["made.whl"] if folder == "good" else []),
+    ]
 
 
 @pytest.mark.parametrize("foreground", [True, False])
@@ -125,8 +144,11 @@ def test_a_terminal_has_the_lines_if_it_is_this_builds_to_write_to(foreground):
                 os._exit(os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]))
             os.setpgid(0, 0)
         os.environ["PYTHONPATH"] = str(ROOT / "python")
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(BUILD), "good"],
-                              stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(BUILD), "good"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         os._exit(done.stdout != f"{OUTPUT}made.whl\n")
     shown = b""
     try:

@@ -10,8 +10,9 @@ import loomnet as ln
 from loomnet.base.errors import PluginError
 from loomnet.programs import compiler
 
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, compiler.ENGINE.compilers)),
-                                reason="no C compiler")
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, compiler.ENGINE.compilers)), reason="no C compiler"
+)
 HEAD = """#define LN_CONTRACT 1
 #define LN_COUNTERS(X) X(SEEN, "seen") X(DROP_MINE, "drop_mine")
 #define LN_OPTIONS(X) X(n, 0, 0, 1000000, "packets")
@@ -30,8 +31,9 @@ def run(tmp_path, body, job=None, **options):
     path.write_text(f"{HEAD}{body}\n}}\n")
     fabric = ln.star(hosts=FABRIC_HOSTS, rate="100 Gb/s", delay="1 us")
     fabric.program("*", str(path), **options)
-    return ln.run(fabric, job or ln.Flows("100 kB", pairs=[(0, 1)], transport="roce"),
-                  write=False, roce=FAST)
+    return ln.run(
+        fabric, job or ln.Flows("100 kB", pairs=[(0, 1)], transport="roce"), write=False, roce=FAST
+    )
 
 
 @pytest.mark.parametrize("port", [4, 99, 65_535, 65_536, 65_537, 1_000_000])
@@ -51,8 +53,13 @@ def test_a_port_with_a_link_is_none(tmp_path):
     assert not list(r.drops) and r["errors"] == 0
 
 
-@pytest.mark.parametrize("call", ["ln_count(host->counters, options->n);",
-                                  "if (options->n) return ln_drop(host->counters, options->n);"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ln_count(host->counters, options->n);",
+        "if (options->n) return ln_drop(host->counters, options->n);",
+    ],
+)
 def test_a_counter_that_is_none_ends_the_run_with_its_line(tmp_path, call):
     body = f"\n{call}\nreturn ln_route(host, packet);"
     for number in (18, 19, 4_000, 1_000_000):
@@ -64,13 +71,15 @@ def test_a_counter_that_is_none_ends_the_run_with_its_line(tmp_path, call):
         if shutil.which("addr2line"):
             assert "numbers.c:10: " in said, said
     # The last of its own; forward's, which come first, number 16.
-    r = run(tmp_path, "\nln_count(host->counters, options->n);\nreturn ln_route(host, packet);",
-            n=17)
+    r = run(
+        tmp_path, "\nln_count(host->counters, options->n);\nreturn ln_route(host, packet);", n=17
+    )
     assert r["errors"] == 0 and r.switch("p0.leaf0").counters["drop_mine"] > 40
 
 
-@pytest.mark.parametrize("call", ["ln_count(host->counters, 4000);",
-                                  "return ln_drop(host->counters, 18);"])
+@pytest.mark.parametrize(
+    "call", ["ln_count(host->counters, 4000);", "return ln_drop(host->counters, 18);"]
+)
 def test_a_constant_that_is_no_counter_does_not_compile(tmp_path, call):
     with pytest.raises(ln.UsageError, match=r"numbers\.c:10:.*no such counter") as error:
         run(tmp_path, f"\n{call}\nreturn ln_route(host, packet);")
@@ -100,8 +109,12 @@ def test_times_of_plug_ins_programs_and_results_are_one_clock(tmp_path, start):
     path.write_text(f"{HEAD}{TIMES}\n}}\n")
     fabric = ln.star(hosts=2, rate="100 Gb/s", delay="1 us")
     fabric.program("*", str(path))
-    r = ln.run(fabric, ln.Flows("1 MB", pairs=[(0, 1)], transport="roce", starts=[start]),
-               write=False, roce={"cc": "tells_time"})
+    r = ln.run(
+        fabric,
+        ln.Flows("1 MB", pairs=[(0, 1)], transport="roce", starts=[start]),
+        write=False,
+        roce={"cc": "tells_time"},
+    )
     (flow,) = r.flow_records
     began, ended = flow.start_ps, flow.start_ps + flow.completion_ps
     assert r.time_zero_ps > 0 and (began > 0) == (start != "0 s")

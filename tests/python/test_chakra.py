@@ -270,8 +270,10 @@ def test_groups_name_ranks_that_are_there(tmp_path):
     groups = tmp_path / "groups.json"
     for text, line in (
         ('{"dp": [0, 5]}', 'group "dp": rank 5 is missing from the trace'),
-        *[(f'{{"dp": {ranks}}}', "must be a list of ranks, one or more, each once: whole numbers")
-          for ranks in ("[0, 0]", "[]", "[-1]", "[true]", "[0.0]", "3", '"01"', "null")],
+        *[
+            (f'{{"dp": {ranks}}}', "must be a list of ranks, one or more, each once: whole numbers")
+            for ranks in ("[0, 0]", "[]", "[-1]", "[true]", "[0.0]", "3", '"01"', "null")
+        ],
         ("[1]", "communicator groups are"),
         ("{", "groups.json: "),
         ('{"dp": [1]}', 'is no member of group "dp"'),

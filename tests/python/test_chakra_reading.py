@@ -42,7 +42,7 @@ def play(tmp_path, ranks, **values):
     assert r["errors"] == 0
     received = [sum(n for *_, n in series.work) for series in r.data.hosts.values()]
     passed = r.data.fidelity.notes.get("passed over in t", "")
-    return r.data.iterations[0].length_ps / 1e6, received[:len(ranks)], passed
+    return r.data.iterations[0].length_ps / 1e6, received[: len(ranks)], passed
 
 
 def one(kind, size, **attributes):
@@ -51,12 +51,15 @@ def one(kind, size, **attributes):
 
 # `comm_size` is what a rank puts in. Bytes that a rank receives, of 8 ranks and 1 MiB, as
 # ASTRA-sim's rings and direct exchanges send them.
-@pytest.mark.parametrize(("kind", "each"), [
-    (ALL_REDUCE, 2 * 7 * MIB // 8),
-    (REDUCE_SCATTER, 7 * MIB // 8),
-    (ALL_GATHER, 7 * MIB),
-    (ALL_TO_ALL, 7 * MIB // 8),
-])
+@pytest.mark.parametrize(
+    ("kind", "each"),
+    [
+        (ALL_REDUCE, 2 * 7 * MIB // 8),
+        (REDUCE_SCATTER, 7 * MIB // 8),
+        (ALL_GATHER, 7 * MIB),
+        (ALL_TO_ALL, 7 * MIB // 8),
+    ],
+)
 def test_comm_size_is_what_a_rank_puts_in(tmp_path, kind, each):
     assert play(tmp_path, [one(kind, MIB)] * 8)[1] == [each] * 8
 
@@ -97,14 +100,23 @@ def test_cpu_and_gpu_work_at_the_same_time(tmp_path):
 
 def test_a_unit_takes_the_lowest_number_of_those_that_wait(tmp_path):
     # The GPU is busy until 10 us. Node 3 is ready at 2 us, node 2 at 5 us and goes first.
-    waiting = [node(9, COMPUTE, us=10), node(1, COMPUTE, us=2, is_cpu_op=1),
-               node(5, COMPUTE, us=3, after=[1], is_cpu_op=1), node(3, COMPUTE, us=11, after=[1]),
-               node(2, COMPUTE, us=7, after=[5]), node(4, COMPUTE, us=20, after=[2], is_cpu_op=1)]
+    waiting = [
+        node(9, COMPUTE, us=10),
+        node(1, COMPUTE, us=2, is_cpu_op=1),
+        node(5, COMPUTE, us=3, after=[1], is_cpu_op=1),
+        node(3, COMPUTE, us=11, after=[1]),
+        node(2, COMPUTE, us=7, after=[5]),
+        node(4, COMPUTE, us=20, after=[2], is_cpu_op=1),
+    ]
     assert play(tmp_path, [waiting])[0] == 10 + 7 + 20
     # Node 3 is ready in the instant in which node 9 frees the GPU, for which node 12 waits.
-    freed = [node(9, COMPUTE, us=10), node(12, COMPUTE, us=11, after=[1]),
-             node(1, COMPUTE, us=2, is_cpu_op=1), node(3, COMPUTE, us=7, after=[9]),
-             node(4, COMPUTE, us=20, after=[3], is_cpu_op=1)]
+    freed = [
+        node(9, COMPUTE, us=10),
+        node(12, COMPUTE, us=11, after=[1]),
+        node(1, COMPUTE, us=2, is_cpu_op=1),
+        node(3, COMPUTE, us=7, after=[9]),
+        node(4, COMPUTE, us=20, after=[3], is_cpu_op=1),
+    ]
     assert play(tmp_path, [freed])[0] == 10 + 7 + 20
 
 
@@ -120,16 +132,19 @@ def test_collectives_of_one_group_follow_one_another_and_groups_do_not_wait(tmp_
 
 
 # 4 x 4 ranks: rings of the first dimension are 0-3, 4-7, ...
-@pytest.mark.parametrize(("kind", "dims", "each"), [
-    (ALL_REDUCE, [True, False], 2 * 3 * MIB // 4),
-    (ALL_REDUCE, [False, True], 2 * 3 * MIB // 4),
-    (ALL_REDUCE, [True, True], 2 * 15 * MIB // 16),
-    (REDUCE_SCATTER, [True, True], 15 * MIB // 16),
-    (ALL_GATHER, [True, True], 15 * MIB),
-    (ALL_GATHER, [False, True], 3 * MIB),
-    (ALL_TO_ALL, [True, True], 2 * 3 * MIB // 4),  # through both dimensions
-    (ALL_REDUCE, [False, False], 0),
-])
+@pytest.mark.parametrize(
+    ("kind", "dims", "each"),
+    [
+        (ALL_REDUCE, [True, False], 2 * 3 * MIB // 4),
+        (ALL_REDUCE, [False, True], 2 * 3 * MIB // 4),
+        (ALL_REDUCE, [True, True], 2 * 15 * MIB // 16),
+        (REDUCE_SCATTER, [True, True], 15 * MIB // 16),
+        (ALL_GATHER, [True, True], 15 * MIB),
+        (ALL_GATHER, [False, True], 3 * MIB),
+        (ALL_TO_ALL, [True, True], 2 * 3 * MIB // 4),  # through both dimensions
+        (ALL_REDUCE, [False, False], 0),
+    ],
+)
 def test_involved_dim_names_the_rings(tmp_path, kind, dims, each):
     ranks = [one(kind, MIB, involved_dim=dims)] * 16
     assert play(tmp_path, ranks, dims=[4, 4])[1] == [each] * 16
@@ -150,14 +165,18 @@ def test_a_named_group_of_all_ranks_goes_along_all_dimensions(tmp_path):
         assert not every[2]
         for involved in ([True, False], [True, True], None):
             said = {} if involved is None else {"involved_dim": involved}
-            named = play(tmp_path, [one(ALL_REDUCE, MIB, pg_name="1", **said)] * 16, dims=dims,
-                         groups=groups)
+            named = play(
+                tmp_path, [one(ALL_REDUCE, MIB, pg_name="1", **said)] * 16, dims=dims, groups=groups
+            )
             assert named[:2] == every[:2]
             assert bool(named[2]) == (involved == [True, False])
             assert named[2] in ("", "involved_dim of named groups (16 nodes)")
     # Without dimensions it is one ring.
-    named = play(tmp_path, [one(ALL_REDUCE, MIB, pg_name="1", involved_dim=[True, False])] * 16,
-                 groups=groups)
+    named = play(
+        tmp_path,
+        [one(ALL_REDUCE, MIB, pg_name="1", involved_dim=[True, False])] * 16,
+        groups=groups,
+    )
     assert named[:2] == play(tmp_path, [one(ALL_REDUCE, MIB)] * 16)[:2]
 
 
@@ -167,8 +186,11 @@ def test_a_place_in_the_dimensions_is_the_ranks_number(tmp_path):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         ranks = [one(BROADCAST, 1000, root=1, pg_name="1")] * 4
-        r = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
-                   ln.Trace(write(folder, ranks), **values), write=False)
+        r = ln.run(
+            ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
+            ln.Trace(write(folder, ranks), **values),
+            write=False,
+        )
         return [r.data.totals[f"link h{k}->p0.leaf0"]["bytes"] // 1000 for k in range(4)]
 
     order, odd = tmp_path / "order.json", tmp_path / "odd.json"
@@ -201,8 +223,10 @@ def test_dimensions_that_are_not_stated_are_asked_for(tmp_path):
 def test_both_ends_may_send_before_they_receive(tmp_path):
     def ends(me):
         peer = 1 - me
-        return [node(1, SEND, comm_dst=peer, comm_size=10_000),
-                node(2, RECEIVE, after=[1], comm_src=peer, comm_size=10_000)]
+        return [
+            node(1, SEND, comm_dst=peer, comm_size=10_000),
+            node(2, RECEIVE, after=[1], comm_src=peer, comm_size=10_000),
+        ]
 
     assert play(tmp_path, [ends(0), ends(1)])[1] == [10_000, 10_000]
 
@@ -244,10 +268,26 @@ def test_a_ring_written_as_sends_and_receives_is_the_ring_all_reduce(tmp_path):
     def ring(me):
         nodes = []
         for step in range(2 * (ranks - 1)):
-            nodes.append(node(3 * step, SEND, after=[3 * step - 1] if step else [],
-                              comm_dst=(me + 1) % ranks, comm_tag=0, comm_size=chunk))
-            nodes.append(node(3 * step + 1, RECEIVE, after=[3 * step], comm_tag=0, comm_size=chunk,
-                              comm_src=(me - 1) % ranks))
+            nodes.append(
+                node(
+                    3 * step,
+                    SEND,
+                    after=[3 * step - 1] if step else [],
+                    comm_dst=(me + 1) % ranks,
+                    comm_tag=0,
+                    comm_size=chunk,
+                )
+            )
+            nodes.append(
+                node(
+                    3 * step + 1,
+                    RECEIVE,
+                    after=[3 * step],
+                    comm_tag=0,
+                    comm_size=chunk,
+                    comm_src=(me - 1) % ranks,
+                )
+            )
             nodes.append(node(3 * step + 2, COMPUTE, after=[3 * step + 1], us=0))
         return nodes
 
@@ -262,11 +302,15 @@ def test_what_is_of_chakra_alone_is_refused_elsewhere(tmp_path):
     rows = tmp_path / "t.jsonl"
     rows.write_text('{"at": "0 s", "source": 0, "destination": 1, "size": "1 kB"}')
     roofline = {"peak_tflops": 1, "memory_bandwidth": "1 TB/s"}
-    for name, values in (("groups", {"groups": "g.json"}), ("dims", {"dims": [2]}),
-                         ("peak_tflops", roofline)):
+    for name, values in (
+        ("groups", {"groups": "g.json"}),
+        ("dims", {"dims": [2]}),
+        ("peak_tflops", roofline),
+    ):
         with pytest.raises(UsageError, match=rf"Trace.{name}: .* is no Chakra trace"):
-            ln.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.Trace(rows, **values),
-                   write=False)
+            ln.run(
+                ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.Trace(rows, **values), write=False
+            )
     with pytest.raises(UsageError, match="one roofline; give both"):
         ln.Trace(rows, peak_tflops=1)
 
@@ -275,8 +319,9 @@ def test_what_is_of_chakra_alone_is_refused_elsewhere(tmp_path):
 def test_process_groups_of_the_trace_are_read(tmp_path):
     mine = one(ALL_REDUCE, MIB, pg_name="7")[0]
     mine.id = 2
-    four, low, high = (process_groups(1, {"0": [0, 1, 2, 3], "7": ranks})
-                       for ranks in ([], [0, 1], [2, 3]))
+    four, low, high = (
+        process_groups(1, {"0": [0, 1, 2, 3], "7": ranks}) for ranks in ([], [0, 1], [2, 3])
+    )
     assert play(tmp_path, [[four, mine]] * 4)[1] == [2 * 3 * MIB // 4] * 4
     # Ranks may give different groups the same name.
     pairs = [[low, mine], [low, mine], [high, mine], [high, mine]]
@@ -284,8 +329,7 @@ def test_process_groups_of_the_trace_are_read(tmp_path):
     with pytest.raises(UsageError, match="rank 0 node 2: rank 1 takes no part in it"):
         play(tmp_path, [[low, mine], [], [high, mine], [high, mine]])
     for name in ("", "0"):  # the default group
-        assert play(tmp_path, [one(ALL_REDUCE, MIB, pg_name=name)] * 4)[1] == [
-            2 * 3 * MIB // 4] * 4
+        assert play(tmp_path, [one(ALL_REDUCE, MIB, pg_name=name)] * 4)[1] == [2 * 3 * MIB // 4] * 4
     broken = process_groups(1, {})
     broken.inputs.values = "['[1, 2]']"
     assert "whose inputs are no process groups" in play(tmp_path, [[broken]])[2]
@@ -305,44 +349,77 @@ def gathered(**facts):
 
 
 REFUSALS = {
-    "is no whole number from 0 to": ([[send(comm_size=-1)], [receive()]],
-                                  [[gathered(comm_size="8")]] * 2, [[gathered(is_cpu_op=2)]] * 2,
-                                  [[node(1, COMPUTE, num_ops=[True])]],
-                                  [[node(1, COMPUTE, num_ops=2.0)]]),
-    "is missing from the trace": ([[send(comm_dst=2)], []], [[], [receive(comm_src=7)]],
-                                  [[process_groups(2, {"5": [0, 2]}), gathered(pg_name="5")]]),
-    "receives it (tag": ([[send()], []], [[send(comm_tag=1)], [receive()]],
-                         [[send(), send(2)], [receive()]]),
-    "sends it (tag": ([[], [receive()]], [[send()], [receive(), receive(2)]],
-                      [[node(3, COMPUTE)], [receive(comm_tag=4)]]),
-    "takes no part in it": ([[gathered()], []], [[], [gathered()]],
-                            [[gathered()], [gathered(), node(2, COLLECTIVE, comm_type=ALL_REDUCE,
-                                                             comm_size=8)]]),
-    "but rank 0 node 1 is": ([[gathered()], [gathered(comm_size=9)]],
-                             [[gathered()], [gathered(comm_type=ALL_GATHER)]],
-                             [[gathered()], [gathered(involved_dim=[True])]],
-                             [[gathered(comm_type=BROADCAST, root=r)] for r in (0, 1)]),
-    "is no member of": ([[gathered(comm_type=BROADCAST, root=5)]] * 2,
-                        [[process_groups(2, {"5": [1]}), gathered(pg_name="5")], []]),
-    "unknown communicator group": ([[gathered(pg_name="9")]] * 2, [[gathered(comm_group=3)]] * 2,
-                                   [[process_groups(2, {"8": [0]}), gathered(pg_name="9\n")]] * 2),
-    "which is not there": ([[node(1, COMPUTE, after=[2])]], [[send(after=[3])], [receive()]],
-                           [[gathered(after=[4])]]),
+    "is no whole number from 0 to": (
+        [[send(comm_size=-1)], [receive()]],
+        [[gathered(comm_size="8")]] * 2,
+        [[gathered(is_cpu_op=2)]] * 2,
+        [[node(1, COMPUTE, num_ops=[True])]],
+        [[node(1, COMPUTE, num_ops=2.0)]],
+    ),
+    "is missing from the trace": (
+        [[send(comm_dst=2)], []],
+        [[], [receive(comm_src=7)]],
+        [[process_groups(2, {"5": [0, 2]}), gathered(pg_name="5")]],
+    ),
+    "receives it (tag": (
+        [[send()], []],
+        [[send(comm_tag=1)], [receive()]],
+        [[send(), send(2)], [receive()]],
+    ),
+    "sends it (tag": (
+        [[], [receive()]],
+        [[send()], [receive(), receive(2)]],
+        [[node(3, COMPUTE)], [receive(comm_tag=4)]],
+    ),
+    "takes no part in it": (
+        [[gathered()], []],
+        [[], [gathered()]],
+        [[gathered()], [gathered(), node(2, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=8)]],
+    ),
+    "but rank 0 node 1 is": (
+        [[gathered()], [gathered(comm_size=9)]],
+        [[gathered()], [gathered(comm_type=ALL_GATHER)]],
+        [[gathered()], [gathered(involved_dim=[True])]],
+        [[gathered(comm_type=BROADCAST, root=r)] for r in (0, 1)],
+    ),
+    "is no member of": (
+        [[gathered(comm_type=BROADCAST, root=5)]] * 2,
+        [[process_groups(2, {"5": [1]}), gathered(pg_name="5")], []],
+    ),
+    "unknown communicator group": (
+        [[gathered(pg_name="9")]] * 2,
+        [[gathered(comm_group=3)]] * 2,
+        [[process_groups(2, {"8": [0]}), gathered(pg_name="9\n")]] * 2,
+    ),
+    "which is not there": (
+        [[node(1, COMPUTE, after=[2])]],
+        [[send(after=[3])], [receive()]],
+        [[gathered(after=[4])]],
+    ),
     "by its comm_": ([[send(comm_src=1)], [receive()]], [[send()], [receive(comm_dst=0)]]),
     "sends to itself": ([[send(comm_dst=0)], []], [[], [receive(comm_src=1)]]),
-    "has no comm_": ([[node(1, SEND, comm_size=1)], []], [[node(1, COLLECTIVE, comm_size=1)]],
-                     [[node(1, COLLECTIVE, comm_type=ALL_REDUCE)]]),
+    "has no comm_": (
+        [[node(1, SEND, comm_size=1)], []],
+        [[node(1, COLLECTIVE, comm_size=1)]],
+        [[node(1, COLLECTIVE, comm_type=ALL_REDUCE)]],
+    ),
     "a cycle of dependencies": (
-        [[node(1, COMPUTE, after=[1])]], [[node(1, COMPUTE, after=[2]), node(2, LOAD, after=[1])]],
-        [[receive(comm_src=1), send(2, after=[1])], [receive(), send(2, after=[1], comm_dst=0)]]),
+        [[node(1, COMPUTE, after=[1])]],
+        [[node(1, COMPUTE, after=[2]), node(2, LOAD, after=[1])]],
+        [[receive(comm_src=1), send(2, after=[1])], [receive(), send(2, after=[1], comm_dst=0)]],
+    ),
     "involved_dim is no list": ([[gathered(involved_dim=1)]], [[gathered(involved_dim="1")]]),
-    "us, which is more than": ([[node(1, COMPUTE, us=2**64 - 1)]], [[node(1, LOAD, us=2**64 - 1)]],
-                               [[node(1, COMPUTE, name="a\nb\x1b", us=2**64 - 1)]]),
+    "us, which is more than": (
+        [[node(1, COMPUTE, us=2**64 - 1)]],
+        [[node(1, LOAD, us=2**64 - 1)]],
+        [[node(1, COMPUTE, name="a\nb\x1b", us=2**64 - 1)]],
+    ),
 }
 
 
-@pytest.mark.parametrize(("line", "ranks"), [
-    (line, ranks) for line, traces in REFUSALS.items() for ranks in traces])
+@pytest.mark.parametrize(
+    ("line", "ranks"), [(line, ranks) for line, traces in REFUSALS.items() for ranks in traces]
+)
 def test_a_refusal_of_a_trace_says_what_is_wrong(tmp_path, line, ranks):
     with pytest.raises(UsageError) as error:
         play(tmp_path, ranks)
@@ -355,40 +432,98 @@ def talk(me):
     """Two nodes with every attribute of a message."""
     peer = 1 - me
     facts = {"comm_size": 50_000, "comm_tag": 3, "is_cpu_op": 0}
-    return [(4, SEND, {**facts, "comm_src": me, "comm_dst": peer}),
-            (5, RECEIVE, {**facts, "comm_src": peer, "comm_dst": me})]
+    return [
+        (4, SEND, {**facts, "comm_src": me, "comm_dst": peer}),
+        (5, RECEIVE, {**facts, "comm_src": peer, "comm_dst": me}),
+    ]
 
 
 # Per rank: (number, type, attributes) of each node; then other values by node.
-WORK = [(1, COMPUTE, {"num_ops": 10**10, "tensor_size": 10**7, "is_cpu_op": 0, "us": 3}),
-        (2, COMPUTE, {"us": 90, "is_cpu_op": 1})]
-GATHERED = (3, COLLECTIVE, {
-    "comm_type": ALL_REDUCE, "comm_size": MIB, "pg_name": "1", "comm_priority": 0, "is_cpu_op": 0,
-    "involved_dim": [True]})
-STORED = [(6, LOAD, {"us": 9, "tensor_size": 4096, "is_cpu_op": 0}),
-          (7, COMPUTE, {"us": 8, "is_cpu_op": 1})]
-CHANGES = [(ranks, number, name, value) for ranks, changes in (
-    ([WORK] * 2, {1: {"num_ops": 4 * 10**10, "tensor_size": 10**9, "is_cpu_op": 1, "other": 1},
-                  2: {"us": 190, "is_cpu_op": 0}}),
-    ([[GATHERED]] * 2, {3: {"comm_type": ALL_GATHER, "comm_size": 2 * MIB, "pg_name": "2",
-                            "comm_priority": 5, "is_cpu_op": 1, "involved_dim": [False],
-                            "root": 1}}),
-    ([talk(0), talk(1)], {
-        4: {"comm_size": 60_000, "comm_tag": 4, "comm_dst": 0, "comm_src": 5, "is_cpu_op": 1},
-        5: {"comm_size": 60_000, "comm_tag": 4, "comm_src": 5, "comm_dst": 5, "is_cpu_op": 1}}),
-    ([STORED] * 2, {6: {"us": 0, "is_cpu_op": 1}}),
-) for number, values in changes.items() for name, value in values.items()]
+WORK = [
+    (1, COMPUTE, {"num_ops": 10**10, "tensor_size": 10**7, "is_cpu_op": 0, "us": 3}),
+    (2, COMPUTE, {"us": 90, "is_cpu_op": 1}),
+]
+GATHERED = (
+    3,
+    COLLECTIVE,
+    {
+        "comm_type": ALL_REDUCE,
+        "comm_size": MIB,
+        "pg_name": "1",
+        "comm_priority": 0,
+        "is_cpu_op": 0,
+        "involved_dim": [True],
+    },
+)
+STORED = [
+    (6, LOAD, {"us": 9, "tensor_size": 4096, "is_cpu_op": 0}),
+    (7, COMPUTE, {"us": 8, "is_cpu_op": 1}),
+]
+CHANGES = [
+    (ranks, number, name, value)
+    for ranks, changes in (
+        (
+            [WORK] * 2,
+            {
+                1: {"num_ops": 4 * 10**10, "tensor_size": 10**9, "is_cpu_op": 1, "other": 1},
+                2: {"us": 190, "is_cpu_op": 0},
+            },
+        ),
+        (
+            [[GATHERED]] * 2,
+            {
+                3: {
+                    "comm_type": ALL_GATHER,
+                    "comm_size": 2 * MIB,
+                    "pg_name": "2",
+                    "comm_priority": 5,
+                    "is_cpu_op": 1,
+                    "involved_dim": [False],
+                    "root": 1,
+                }
+            },
+        ),
+        (
+            [talk(0), talk(1)],
+            {
+                4: {
+                    "comm_size": 60_000,
+                    "comm_tag": 4,
+                    "comm_dst": 0,
+                    "comm_src": 5,
+                    "is_cpu_op": 1,
+                },
+                5: {
+                    "comm_size": 60_000,
+                    "comm_tag": 4,
+                    "comm_src": 5,
+                    "comm_dst": 5,
+                    "is_cpu_op": 1,
+                },
+            },
+        ),
+        ([STORED] * 2, {6: {"us": 0, "is_cpu_op": 1}}),
+    )
+    for number, values in changes.items()
+    for name, value in values.items()
+]
 
 
 def outcome(tmp_path, ranks, number=0, name="", value=None):
     """What a run of them gives, with another value of one attribute: figures, or a refusal."""
     groups = tmp_path / "groups.json"
     groups.write_text('{"1": [0, 1]}')
-    nodes = [[node(n, kind, **{**attributes, **({name: value} if n == number else {})})
-              for n, kind, attributes in rank] for rank in ranks]
+    nodes = [
+        [
+            node(n, kind, **{**attributes, **({name: value} if n == number else {})})
+            for n, kind, attributes in rank
+        ]
+        for rank in ranks
+    ]
     try:
-        return play(tmp_path, nodes, groups=groups, peak_tflops=100,
-                    memory_bandwidth="1000 GB/s", dims=[2])
+        return play(
+            tmp_path, nodes, groups=groups, peak_tflops=100, memory_bandwidth="1000 GB/s", dims=[2]
+        )
     except UsageError as error:
         return str(error).partition(": ")[2]
 
@@ -404,17 +539,26 @@ def test_another_value_of_any_attribute_is_another_result_or_a_word(tmp_path):
 
 
 def test_what_has_no_effect_is_counted(tmp_path):
-    nodes = [node(1, 0), node(2, COMPUTE, us=1, num_ops=5, tensor_size=1, mood="good"),
-             node(3, LOAD, tensor_size=10), node(4, METADATA), node(5, COMPUTE, us=2, mood="bad"),
-             node(6, COLLECTIVE, is_cpu_op=1, us=3), node(7, COMPUTE)]
+    nodes = [
+        node(1, 0),
+        node(2, COMPUTE, us=1, num_ops=5, tensor_size=1, mood="good"),
+        node(3, LOAD, tensor_size=10),
+        node(4, METADATA),
+        node(5, COMPUTE, us=2, mood="bad"),
+        node(6, COLLECTIVE, is_cpu_op=1, us=3),
+        node(7, COMPUTE),
+    ]
     nodes[6].ctrl_deps.append(99)
     length, _, passed = play(tmp_path, [nodes])
     assert length == 3
-    for text in ("nodes of no type, which take no time (1 node)", "attribute mood (2 nodes)",
-                 "num_ops, where the duration counts (1 node)",
-                 "tensor_size of loads and stores without a duration (1 node)",
-                 "collectives on the CPU without comm_type, taken as CPU operations (1 node)",
-                 "control dependencies on nodes that are not there (1 node)"):
+    for text in (
+        "nodes of no type, which take no time (1 node)",
+        "attribute mood (2 nodes)",
+        "num_ops, where the duration counts (1 node)",
+        "tensor_size of loads and stores without a duration (1 node)",
+        "collectives on the CPU without comm_type, taken as CPU operations (1 node)",
+        "control dependencies on nodes that are not there (1 node)",
+    ):
         assert text in passed
 
 
@@ -422,8 +566,9 @@ def test_each_of_several_jobs_says_what_it_passed_over(tmp_path):
     jobs = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        jobs.append(ln.Trace(write(tmp_path / name, [[node(1, COMPUTE, us=1, **{name: 1})]]),
-                             name=name))
+        jobs.append(
+            ln.Trace(write(tmp_path / name, [[node(1, COMPUTE, us=1, **{name: 1})]]), name=name)
+        )
     r = ln.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), jobs, write=False)
     for name in ("a", "b"):
         assert r.data.fidelity.notes[f"passed over in t of {name}"] == f"attribute {name} (1 node)"
@@ -448,7 +593,8 @@ def test_the_command_says_what_was_passed_over(tmp_path, monkeypatch, capsys):
     write(tmp_path, [[node(1, COMPUTE, us=1, mood="good")]])
     (tmp_path / "s.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef s(lab: ln.Lab):\n    '''x'''\n"
-        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.Trace('t'))\n")
+        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.Trace('t'))\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert main(["run", "s.py"]) == 0
     assert "passed over in t: attribute mood (1 node)" in capsys.readouterr().out
@@ -471,9 +617,13 @@ def drawn(draw):
         what = draw.random()
         if what < 0.3:
             counted = {"num_ops": draw.choice([0, 10**9]), "tensor_size": draw.choice([0, 10**6])}
-            add(draw.randrange(count), draw.choice([0, METADATA, LOAD, 3, COMPUTE, COMPUTE, 8]),
-                us=draw.choice([0, 1, 5]), is_cpu_op=draw.choice([0, 1]),
-                **(counted if draw.random() < 0.4 else {}))
+            add(
+                draw.randrange(count),
+                draw.choice([0, METADATA, LOAD, 3, COMPUTE, COMPUTE, 8]),
+                us=draw.choice([0, 1, 5]),
+                is_cpu_op=draw.choice([0, 1]),
+                **(counted if draw.random() < 0.4 else {}),
+            )
         elif what < 0.55 and count > 1:
             source, destination = draw.sample(range(count), 2)
             facts = {"comm_tag": draw.randrange(2), "comm_size": draw.choice([0, 1, 5000])}

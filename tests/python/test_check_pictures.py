@@ -24,16 +24,27 @@ def texts(axes):
 
 def drawn(axes, marker, colour):
     """Places of marks, without that of the legend, which stands first."""
-    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines
-            if line.get_marker() == marker and line.get_color() == colour][1:]
+    return [
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_marker() == marker and line.get_color() == colour
+    ][1:]
 
 
 def test_each_row_has_words_its_code_and_its_numbers():
     (axes,) = checks_figure(ROWS).axes
     found = texts(axes)
-    for words in ("rate left (S1)", "errors of ranks (S2)", "time that a failed NIC costs (S3)",
-                  "S5", "0, as it must be", "0.8  [≥ 0.7, ≤ 0.9]  (published 0.75)",
-                  "1.3  [≤ 1]  (published 0)", "not measured: no sample", "5  [= 6]"):
+    for words in (
+        "rate left (S1)",
+        "errors of ranks (S2)",
+        "time that a failed NIC costs (S3)",
+        "S5",
+        "0, as it must be",
+        "0.8  [≥ 0.7, ≤ 0.9]  (published 0.75)",
+        "1.3  [≤ 1]  (published 0)",
+        "not measured: no sample",
+        "5  [= 6]",
+    ):
         assert words in found, words
 
 
@@ -51,11 +62,15 @@ def test_marks_lie_inside_their_bound_where_a_check_holds(row):
     least, most = extent(row)
     low, high = allowed(row)
     assert least < most and all(
-        least < at < most for at in (row.value, row.published, low, high) if at is not None)
+        least < at < most for at in (row.value, row.published, low, high) if at is not None
+    )
     (axes,) = checks_figure([row]).axes
-    bars = [each for each in axes.collections
-            if tuple(each.get_facecolor()[0]) == pytest.approx(
-                (*(int(ALLOWED[i:i + 2], 16) / 255 for i in (1, 3, 5)), 1.0))]
+    bars = [
+        each
+        for each in axes.collections
+        if tuple(each.get_facecolor()[0])
+        == pytest.approx((*(int(ALLOWED[i : i + 2], 16) / 255 for i in (1, 3, 5)), 1.0))
+    ]
     (bar,) = bars
     xs = bar.get_paths()[0].vertices[:, 0]
     for x, _ in drawn(axes, "o", HOLDS):

@@ -289,7 +289,11 @@ def test_doctor_lists_and_exits_by_what_is_missing(capsys):
 def python(*code, cwd=None):
     environment = {"PYTHONPATH": str(Path(loomnet.__file__).parents[1]), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment,
+        [sys.executable, *code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
         cwd=cwd,
     )
     assert done.returncode == 0, done.stderr
@@ -308,8 +312,16 @@ def test_version_and_import_load_nothing_heavy():
 
 
 def test_a_whole_run_starts_no_library_it_does_not_need(here):
-    heavy = {"torch", "networkx", "highspy", "matplotlib", "polars", "pyarrow", "dask",
-             "distributed"}
+    heavy = {
+        "torch",
+        "networkx",
+        "highspy",
+        "matplotlib",
+        "polars",
+        "pyarrow",
+        "dask",
+        "distributed",
+    }
     tail = f"; import sys; print(sorted({heavy} & set(sys.modules)))"
     for words in (["list", "demo.py"], ["run", "demo.py"]):
         code = f"from loomnet.cli import main; assert main({words}) < 2{tail}"

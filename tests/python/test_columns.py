@@ -33,6 +33,11 @@ def test_the_first_row_of_each_step_is_kept_of_each_series():
     series = np.array([1, 0, 1, 0, 1, 0, 1])
     kept = first_of_steps(at, 10, series)
     assert list(zip(at[kept].tolist(), series[kept].tolist(), strict=True)) == [
-        (0, 1), (1, 0), (10, 0), (10, 1), (30, 1)]
+        (0, 1),
+        (1, 0),
+        (10, 0),
+        (10, 1),
+        (30, 1),
+    ]
     assert first_of_steps(np.empty(0, np.int64), 10).tolist() == []
     assert first_of_steps(np.empty(0, np.int64), 10, np.empty(0, np.int64)).tolist() == []

@@ -30,8 +30,9 @@ def commands(group=ROOT, words=("loomnet",)):
     """Every command with the words that call it, those of groups too."""
     for name, command in group.commands.items():
         below = getattr(command, "commands", None)
-        yield from [((*words, name), command)] if below is None else commands(
-            command, (*words, name))
+        yield from (
+            [((*words, name), command)] if below is None else commands(command, (*words, name))
+        )
 
 
 COMMANDS = dict(commands())
@@ -79,8 +80,9 @@ def test_help_is_80_wide_and_says_no_python_types(here, capfd, words):
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[0].startswith(f"Usage: {' '.join(words)}")
     assert not re.search(r"<\w+( range)?>|\{|…$", text)
-    assert not re.search(r"^  [a-z]\w*( |$)", text.partition("Arguments:")[2].partition(
-        "Options:")[0], re.MULTILINE), "arguments are upper case"
+    assert not re.search(
+        r"^  [a-z]\w*( |$)", text.partition("Arguments:")[2].partition("Options:")[0], re.MULTILINE
+    ), "arguments are upper case"
 
 
 @pytest.mark.parametrize("words", [w for w in COMMANDS if "ocs" not in w], ids=" ".join)
@@ -107,17 +109,24 @@ def test_the_same_thing_has_one_name():
             if (words[1], key) in (("sweep", "--set"), ("cost", "rate")):
                 continue
             seen.setdefault(key, set()).add(parameter.metavar)
-    assert not {key: names for key, names in seen.items()
-                if len(names) > 1 and key not in ("target", "json_out")}
+    assert not {
+        key: names
+        for key, names in seen.items()
+        if len(names) > 1 and key not in ("target", "json_out")
+    }
     assert seen["host"] == {"NODE"} and seen["port"] <= {"NODE:PORT", "[NODE:PORT]"}
 
 
 def test_list_says_whole_sentences(here, capsys):
-    write(here / "one.py", "The first sentence goes on\n        in a second line, to its end. Not "
-                           "this one.")
+    write(
+        here / "one.py",
+        "The first sentence goes on\n        in a second line, to its end. Not this one.",
+    )
     write(here / "a_file_with_a_name_longer_than_a_column.py", "Short.")
-    (here / "two.py").write_text((here / "one.py").read_text() + (here / "one.py").read_text()
-                                 .replace("def demo", "def other").partition("ln\n")[2])
+    (here / "two.py").write_text(
+        (here / "one.py").read_text()
+        + (here / "one.py").read_text().replace("def demo", "def other").partition("ln\n")[2]
+    )
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
@@ -143,8 +152,9 @@ def test_list_of_nothing_names_new(here, capsys):
 
 def test_describe_of_no_file_and_no_fabric_names_the_fabrics(here, capsys):
     assert main(["describe", "h100"]) == 2
-    assert "neither a file nor a fabric; fabrics are two_tier, three_tier" in \
-        capsys.readouterr().err
+    assert (
+        "neither a file nor a fabric; fabrics are two_tier, three_tier" in capsys.readouterr().err
+    )
     assert main(["describe", "h100.py"]) == 2
     assert 'no file "h100.py"' in capsys.readouterr().err
     assert main(["describe", "two_tier", "--set", "planes=2"]) == 2
@@ -162,10 +172,20 @@ def test_a_training_script_is_not_run_as_a_scenario(here, capsys):
 def offered(here, line):
     """What bash is offered behind `line`."""
     words = line.split(" ")
-    environment = {**os.environ, "_LOOMNET_COMPLETE": "complete_bash", "COMP_WORDS": line,
-                   "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run([sys.executable, "-m", "loomnet"], cwd=here, env=environment, timeout=60,
-                          capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "_LOOMNET_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet"],
+        cwd=here,
+        env=environment,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
     assert not done.stderr
     return done.stdout.split()
 

@@ -15,13 +15,24 @@ from loomnet.results.comparison import NEVER, change_text, worse
 from loomnet.results.report import Report, RunFidelity
 
 
-def report(behind=None, checks=(), reason="never measured", scenario="demo", seed=0,
-           parameters=None, clock="virtual", **figures):
+def report(
+    behind=None,
+    checks=(),
+    reason="never measured",
+    scenario="demo",
+    seed=0,
+    parameters=None,
+    clock="virtual",
+    **figures,
+):
     made = Report(scenario, parameters or {}, clock, seed)
     for name, value in figures.items():
         unit = "s" if name.endswith("_s") else None
-        made.rows.append(metric(name, value, unit=unit, label="mrc",
-                                reason=None if value is not None else reason))
+        made.rows.append(
+            metric(
+                name, value, unit=unit, label="mrc", reason=None if value is not None else reason
+            )
+        )
     made.checks += [check(name, value, ge=1) for name, value in checks]
     made.fidelity.append(RunFidelity("mrc", Fidelity(fell_behind=behind), "finished"))
     return made
@@ -76,7 +87,8 @@ def test_verdict_of_one_figure(name, a, b, verdict):
     assert len(found.regressions) == int(verdict == "worse")
     assert len(found.unjudged) == int(verdict == "changed")
     assert ("1 changed, and which way is worse is not known" in found.summary) is (
-        verdict == "changed")
+        verdict == "changed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +120,14 @@ def test_a_table_says_what_was_not_measured_and_leaves_out_what_neither_has():
     assert rows["mrc.lost"]["verdict"] is None
     assert rows["mrc.iteration_s"]["change"] == "x 12.5", "of tenfold a percentage says little"
     assert [change_text(each) for each in (8.9, 998.9, 38_566, 2e9)] == [
-        "+890.0%", "x 1,000", "x 38,600", "x 2e+09"]
-    assert {row["number"]: row for row in ln.compare(other, one).table.rows}[
-        "mrc.iteration_s"]["change"] == "-92.0%"
+        "+890.0%",
+        "x 1,000",
+        "x 38,600",
+        "x 2e+09",
+    ]
+    assert {row["number"]: row for row in ln.compare(other, one).table.rows}["mrc.iteration_s"][
+        "change"
+    ] == "-92.0%"
 
 
 def test_a_figure_below_its_runs_resolution_is_neither_better_nor_worse():
@@ -125,8 +142,12 @@ def test_a_figure_below_its_runs_resolution_is_neither_better_nor_worse():
 def test_reasons_that_say_never_are_those_that_runs_give(tmp_path):
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
     fault = ln.down("h0--p0.leaf0", at="0.2 ms", duration="1 s", phase="down")
-    r = ln.run(fabric, ln.AllReduce("200 kB", 40, "mrc", stall_timeout="10 ms"), [fault],
-               directory=tmp_path)
+    r = ln.run(
+        fabric,
+        ln.AllReduce("200 kB", 40, "mrc", stall_timeout="10 ms"),
+        [fault],
+        directory=tmp_path,
+    )
     assert r.data.ended == "stalled" and NEVER.match(r.metric("down.iteration_s").reason)
     same = ln.run(fabric, ln.AllReduce("200 kB", 4), directory=tmp_path / "b", jitter="0 s")
     assert not NEVER.match(same.metric("before.iteration_s").reason)
@@ -137,8 +158,10 @@ def test_what_the_runs_differ_in_is_said():
     other = report(lost=1, parameters={"planes": 8, "rate": "1 Gb/s"}, seed=7, scenario="flap")
     found = ln.compare(one, other)
     assert found.setups() == [
-        "scenario: demo in demo, flap in flap", "seed: 0 in demo, 7 in flap",
-        "planes: 4 in demo, 8 in flap"]
+        "scenario: demo in demo, flap in flap",
+        "seed: 0 in demo, 7 in flap",
+        "planes: 4 in demo, 8 in flap",
+    ]
     assert "note: the runs differ: planes: 4 in demo, 8 in flap" in repr(found)
     assert "planes: 4 in demo" in found._repr_html_()
     assert ln.compare(one, one).setups() == [] and "differ" not in repr(ln.compare(one, one))
@@ -156,9 +179,13 @@ def test_without_rel_small_changes_are_none_and_live_ones_may_be_larger():
 def test_a_tolerance_per_figure():
     one, other = report(blip_s=1.0, iteration_s=1.0), report(blip_s=1.1, iteration_s=1.1)
     assert verdicts(one, other, rel={"*": 0.01, "blip_s": 0.15}) == {
-        "mrc.blip_s": "same", "mrc.iteration_s": "worse"}
+        "mrc.blip_s": "same",
+        "mrc.iteration_s": "worse",
+    }
     assert verdicts(one, other, rel={"*_s": 0.15, "mrc.blip_s": 0.01}) == {
-        "mrc.blip_s": "worse", "mrc.iteration_s": "same"}
+        "mrc.blip_s": "worse",
+        "mrc.iteration_s": "same",
+    }
     with pytest.raises(ln.UsageError, match=r'rel: no number "blap_s"; nearest: mrc\.blip_s'):
         ln.compare(one, other, rel={"blap_s": 0.1})
     with pytest.raises(ln.UsageError, match='rel=-1 of "blip_s" must be a number, 0 or more'):
@@ -187,8 +214,9 @@ def test_a_baseline_with_a_choice_of_figures(tmp_path):
         ln.assert_matches(made, kept, rel=0.02)
     assert "mrc.blip_s: 1 in the baseline, 1.1 now (+10.00%)" in str(failed.value)
     assert "note: seed: 1 in the baseline, 7 in this run" in str(failed.value)
-    shown = [entry for entry in failed.traceback if not entry.frame.f_locals.get(
-        "__tracebackhide__")]
+    shown = [
+        entry for entry in failed.traceback if not entry.frame.f_locals.get("__tracebackhide__")
+    ]
     assert [entry.path.name for entry in shown] == ["test_compare.py"]
     ln.assert_matches(made, kept, rel={"*": 0.02, "blip_s": 0.15})
     ln.assert_matches(made, kept, only=["iteration_s", "lost"])
@@ -209,7 +237,10 @@ def test_names_that_are_gone_are_regressions_and_new_ones_are_not():
     a, b = report(lost=1, blip_s=1.0), report(lost=1, iteration_s=2.0)
     found = ln.compare(a, b)
     assert {r.name: r.verdict for r in found} == {
-        "mrc.lost": "same", "mrc.blip_s": "missing", "mrc.iteration_s": "new"}
+        "mrc.lost": "same",
+        "mrc.blip_s": "missing",
+        "mrc.iteration_s": "new",
+    }
     assert [r.name for r in found.regressions] == ["mrc.blip_s"]
     with pytest.raises(ln.UsageError, match="no number in common"):
         ln.compare(report(lost=1), report(blip_s=1.0))
@@ -217,8 +248,10 @@ def test_names_that_are_gone_are_regressions_and_new_ones_are_not():
 
 def test_runs_with_other_labels_are_compared_from_files_as_from_memory(tmp_path, capsys):
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
-    runs = [ln.run(fabric, ln.AllReduce("200 kB", 8, each), label=label, directory=tmp_path / label)
-            for label, each in (("one", "mrc"), ("two", "roce"))]
+    runs = [
+        ln.run(fabric, ln.AllReduce("200 kB", 8, each), label=label, directory=tmp_path / label)
+        for label, each in (("one", "mrc"), ("two", "roce"))
+    ]
     memory, files = ln.compare(*runs), ln.compare(tmp_path / "one", tmp_path / "two")
     assert [row.name for row in memory] == [row.name for row in files]
     assert "label: one in one, two in two" in files.setups()
@@ -240,11 +273,19 @@ def test_only_what_changed_is_a_table_of_its_own():
 
 
 def test_how_often_two_transports_repeat_packets_is_not_compared(tmp_path):
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     fault = ln.loss("h0--p0.leaf0", 0.02, at="0 s", duration="1 s", phase="loss")
-    mrc, roce = (ln.run(fabric, ln.AllReduce("400 kB", 6, each, stall_timeout=None), [fault],
-                        directory=tmp_path / each) for each in ("mrc", "roce"))
+    mrc, roce = (
+        ln.run(
+            fabric,
+            ln.AllReduce("400 kB", 6, each, stall_timeout=None),
+            [fault],
+            directory=tmp_path / each,
+        )
+        for each in ("mrc", "roce")
+    )
     assert mrc["loss.retransmitted"] != roce["loss.retransmitted"]
     [row] = [row for row in ln.compare(mrc, roce) if row.name == "loss.retransmitted"]
     assert row.verdict == "apart" and "different transports" in row.reason
@@ -320,8 +361,10 @@ def test_command_compare(tmp_path, monkeypatch, capsys):
 def test_a_baseline_that_fails_only_where_a_figure_is_worse(tmp_path):
     write(tmp_path / "kept", report(blip_s=1.0, iteration_s=1.0, lost=3))
     kept = tmp_path / "kept" / "report.json"
-    better, worse = report(blip_s=0.5, iteration_s=1.0, lost=0), report(
-        blip_s=0.5, iteration_s=1.1, lost=3)
+    better, worse = (
+        report(blip_s=0.5, iteration_s=1.0, lost=0),
+        report(blip_s=0.5, iteration_s=1.1, lost=3),
+    )
     ln.assert_matches(better, kept, worse_only=True)
     with pytest.raises(AssertionError, match="2 of 3 numbers differ from"):
         ln.assert_matches(better, kept)
@@ -334,31 +377,37 @@ def test_a_baseline_that_fails_only_where_a_figure_is_worse(tmp_path):
     # A figure that is gone is worse; a new one is not.
     with pytest.raises(AssertionError, match="lost"):
         ln.assert_matches(report(blip_s=1.0, iteration_s=1.0), kept, worse_only=True)
-    ln.assert_matches(report(blip_s=1.0, iteration_s=1.0, lost=3, retransmitted=9), kept,
-                      worse_only=True)
+    ln.assert_matches(
+        report(blip_s=1.0, iteration_s=1.0, lost=3, retransmitted=9), kept, worse_only=True
+    )
 
 
 def test_a_check_of_no_number_is_refused(tmp_path):
     write(tmp_path / "kept", report(blip_s=1.0))
     kept = tmp_path / "kept" / "report.json"
-    for options, said in (({"only": []}, r"only=\[\] looks at no number"),
-                          ({"ignore": "*"}, "ignore= leaves no number"),
-                          ({"worse_only": 1}, "worse_only")):
+    for options, said in (
+        ({"only": []}, r"only=\[\] looks at no number"),
+        ({"ignore": "*"}, "ignore= leaves no number"),
+        ({"worse_only": 1}, "worse_only"),
+    ):
         with pytest.raises(ln.UsageError, match=said):
             ln.assert_matches(report(blip_s=1.0), kept, **options)
 
 
 def test_fabrics_that_differ_are_told(tmp_path):
     def run(limit, pattern="*->*", delay="1 us"):
-        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=1,
-                                  rate="25 Gb/s", delay=delay)
+        fabric = ln.clos.two_tier(
+            planes=1, leaves=2, spines=2, hosts_per_leaf=1, rate="25 Gb/s", delay=delay
+        )
         fabric.override(pattern, data_limit=limit)
         return ln.run(fabric, ln.AllReduce("64 kB", transport="mrc"), write=False)
 
     one = run("1 MB")
     found = ln.compare(one, run("40 kB"))
     assert found.heads == ("A", "B") and found.lines[:2] == [
-        "A: link data_limit=1 MB", "B: link data_limit=40 kB"]
+        "A: link data_limit=1 MB",
+        "B: link data_limit=40 kB",
+    ]
     assert not ln.compare(one, run("1 MB")).lines
     # The same settings in another place.
     left, right = run("1 MB", "p0.leaf0->p0.spine0"), run("1 MB", "p0.leaf1->p0.spine0")
@@ -370,8 +419,9 @@ def test_fabrics_that_differ_are_told(tmp_path):
     old = json.loads(_report_of(one))
     del old["fabrics"]
     (tmp_path / "kept.json").write_text(json.dumps(old))
-    assert not any("link" in line
-                   for line in ln.compare(tmp_path / "kept.json", run("40 kB")).setups())
+    assert not any(
+        "link" in line for line in ln.compare(tmp_path / "kept.json", run("40 kB")).setups()
+    )
 
 
 def _report_of(result):

@@ -110,7 +110,8 @@ def test_a_layer_that_is_not_there_is_named(tmp_path):
     r = run(tmp_path, {"layers.*": "1 ms"})
     assert r["errors"] >= 1
     assert 'no module of this script is called "layers.*"; there are 0, 1, ' in (
-        r.data.errors[0].message)
+        r.data.errors[0].message
+    )
 
 
 def test_measured_time_is_scaled_and_says_so(tmp_path):
@@ -120,4 +121,3 @@ def test_measured_time_is_scaled_and_says_so(tmp_path):
     assert not full.data.deterministic and not none.data.deterministic
     # Microseconds of computing at the least, times the factors.
     assert median(full) > 2_000 * US > 1_000 * US > median(none)
-

@@ -78,13 +78,22 @@ def test_each_layer_computes_once_each_way_however_it_is_compiled(tmp_path):
 
 
 def test_a_wrapper_and_what_it_holds_are_one_layer():
-    model = nn.Sequential(checkpoint_wrapper(nn.Linear(2, 2)), torch.compile(nn.Linear(2, 2)),
-                          nn.Sequential(nn.ReLU()))
+    model = nn.Sequential(
+        checkpoint_wrapper(nn.Linear(2, 2)),
+        torch.compile(nn.Linear(2, 2)),
+        nn.Sequential(nn.ReLU()),
+    )
     named = [(name, type(each).__name__) for name, each in layers(nn.DataParallel(model))]
     assert named == [
-        ("", "DataParallel"), ("", "Sequential"),
-        ("0", "CheckpointWrapper"), ("", "Linear"), ("1", "OptimizedModule"), ("", "Linear"),
-        ("2", "Sequential"), ("2.0", "ReLU")]
+        ("", "DataParallel"),
+        ("", "Sequential"),
+        ("0", "CheckpointWrapper"),
+        ("", "Linear"),
+        ("1", "OptimizedModule"),
+        ("", "Linear"),
+        ("2", "Sequential"),
+        ("2.0", "ReLU"),
+    ]
 
 
 def test_a_layer_of_ones_own_may_be_called_module():

@@ -53,8 +53,9 @@ def register(name, make, **more):
 
 
 def fabric():
-    return ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                            delay="5 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="5 us"
+    )
 
 
 # The option that names a transport's control.
@@ -80,7 +81,8 @@ def test_a_control_written_in_python_carries_a_flow(tmp_path, transport):
     if transport == "roce":  # cut by the first marks, before any bytes are acknowledged
         assert any(each.window > each.least for each in acting)
         assert sum(row.get("rate_cuts", 0) for row in r.data.totals.values()) == sum(
-            each.cuts for each in acting)
+            each.cuts for each in acting
+        )
     else:
         assert max(each.window for each in acting) > acting[0].flow.initial_window
     if transport == "tcp":
@@ -113,6 +115,7 @@ def broken(**values):
     def on_ack(self, ack):
         for name, value in values.items():
             setattr(self, name, value(ack) if callable(value) else value)
+
     return type("Broken", (Plain,), {"on_ack": on_ack})
 
 
@@ -133,14 +136,26 @@ BREACHES = {
     "an exception": (broken(window=lambda ack: 1 / 0), "on_ack raised ZeroDivisionError"),
     "a maker that raises": (lambda flow: [][1], "the maker raised IndexError"),
     "no methods": (lambda flow: object(), "there is no method on_ack"),
-    "an observed NaN": (type("Nan", (Plain,), {"observe": lambda self: {"share": math.nan}}),
-                        "observe: share=nan is not finite; None stands for no value now"),
-    "an observed text": (type("Text", (Plain,), {"observe": lambda self: {"share": "big"}}),
-                         "observe: share='big' is not a number"),
-    "an observe that raises": (type("Raises", (Plain,), {"observe": lambda self: [][1]}),
-                               "observe raised IndexError"),
-    "names that change": (type("Names", (Plain,), {
-        "observe": lambda self, seen=[]: {f"n{len(seen)}": seen.append(1) or 1}}), None),
+    "an observed NaN": (
+        type("Nan", (Plain,), {"observe": lambda self: {"share": math.nan}}),
+        "observe: share=nan is not finite; None stands for no value now",
+    ),
+    "an observed text": (
+        type("Text", (Plain,), {"observe": lambda self: {"share": "big"}}),
+        "observe: share='big' is not a number",
+    ),
+    "an observe that raises": (
+        type("Raises", (Plain,), {"observe": lambda self: [][1]}),
+        "observe raised IndexError",
+    ),
+    "names that change": (
+        type(
+            "Names",
+            (Plain,),
+            {"observe": lambda self, seen=[]: {f"n{len(seen)}": seen.append(1) or 1}},
+        ),
+        None,
+    ),
 }
 
 
@@ -199,14 +214,23 @@ def pair(cc):
 def test_a_probe_takes_what_senders_hold():
     network, probe = pair("bbr")
     assert probe.rows() == [(0, 0), (1, 0)]
-    assert {"acked", "in_flight", "cwnd", "srtt_ps", "min_rtt_ps", "pacing_bps", "phase",
-            "bottleneck_bps"} <= set(probe.names)
+    assert {
+        "acked",
+        "in_flight",
+        "cwnd",
+        "srtt_ps",
+        "min_rtt_ps",
+        "pacing_bps",
+        "phase",
+        "bottleneck_bps",
+    } <= set(probe.names)
     column = {name: number for number, name in enumerate(probe.names)}
     before = probe.take()
     assert before.shape == (2, len(probe.names))
     traffic = _core.FlowTraffic(network, False)
-    traffic.add(source=0, destination=1, qp=256, bytes=1 << 20, message=1 << 16, depth=4,
-                start_ps=0)
+    traffic.add(
+        source=0, destination=1, qp=256, bytes=1 << 20, message=1 << 16, depth=4, start_ps=0
+    )
     traffic.start()
     network.run_until(10**11)
     after = probe.take()

@@ -13,14 +13,16 @@ MS = 10**9
 
 
 def fabric():
-    return ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                            delay="5 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="5 us"
+    )
 
 
 def go(directory, controllers, faults=(), job=None, **options):
     job = job or ln.AllReduce("2 MB", 10, "roce", compute="1 ms")
-    return ln.run(fabric(), job, faults, seed=1, directory=directory, controllers=controllers,
-                  **options)
+    return ln.run(
+        fabric(), job, faults, seed=1, directory=directory, controllers=controllers, **options
+    )
 
 
 class Recorder:
@@ -56,14 +58,17 @@ def test_a_controller_is_called_every_so_often_from_the_first_iteration_on(tmp_p
     assert times[-1] <= r.data.end_ps <= times[-1] + 3 * MS // 10
     assert Recorder.calls[-1][1] >= 9
     assert [event[2].number for event in Recorder.events if event[0] == "iteration"] == list(
-        range(1, 11))
+        range(1, 11)
+    )
 
 
 def test_it_changes_no_figure_by_looking(tmp_path):
     register(Recorder)
     fault = [ln.down("p0.leaf0--p0.spine0", at="3 ms", duration="2 ms", phase="gone")]
-    with_it, without = (go(tmp_path / str(n), each, fault) for n, each in enumerate(
-        ([ln.controller("recorder", every="0.1 ms")], [])))
+    with_it, without = (
+        go(tmp_path / str(n), each, fault)
+        for n, each in enumerate(([ln.controller("recorder", every="0.1 ms")], []))
+    )
     assert str(with_it.metrics) == str(without.metrics)
     assert with_it.data.totals == without.data.totals
 
@@ -71,18 +76,24 @@ def test_it_changes_no_figure_by_looking(tmp_path):
 def test_it_hears_what_faults_and_jobs_do(tmp_path):
     register(Recorder)
     faults = [ln.kill("p0.spine1", at="2 ms", duration="3 ms", phase="dead")]
-    jobs = [ln.AllReduce("2 MB", 10, "mrc", name="long", ranks=2),
-            ln.AllReduce("1 MB", 1, "mrc", name="short", ranks=2)]
+    jobs = [
+        ln.AllReduce("2 MB", 10, "mrc", name="long", ranks=2),
+        ln.AllReduce("1 MB", 1, "mrc", name="short", ranks=2),
+    ]
     Recorder.advance = lambda self, now, view: self.calls.append(
-        {name: (job.iterations, job.payload_bytes, job.ended) for name, job in view.jobs.items()})
+        {name: (job.iterations, job.payload_bytes, job.ended) for name, job in view.jobs.items()}
+    )
     try:
-        ln.Lab(directory=tmp_path).run(fabric(), jobs, faults,
-                                       controllers=[ln.controller("recorder", every="1 ms")])
+        ln.Lab(directory=tmp_path).run(
+            fabric(), jobs, faults, controllers=[ln.controller("recorder", every="1 ms")]
+        )
     finally:
         Recorder.advance = lambda self, now, view: None
     heard = [event for event in Recorder.events if event[0] != "iteration"]
     assert [event for event in heard if event[0] == "end"] == [
-        ("end", "short", "finished"), ("end", "long", "finished")]
+        ("end", "short", "finished"),
+        ("end", "long", "finished"),
+    ]
     assert {event[1] for event in Recorder.events if event[0] == "iteration"} == {"long", "short"}
     rest = [event for event in heard if event[0] != "end"]
     assert rest[0] == ("switch", "p0.spine1", "down")
@@ -121,15 +132,16 @@ def test_what_it_takes_down_is_as_what_a_fault_takes_down(tmp_path):
     by_fault = go(tmp_path / "a", [], [fault], reroute_delay="off")
     by_it = go(tmp_path / "b", [ln.controller("closer", avoid=False)], reroute_delay="off")
     assert str(by_it.metrics) == str(by_fault.metrics)
-    lost = {name: row.get("drop_down", row.get("drop_link_down", 0))
-            for name, row in by_it.data.totals.items()}
+    lost = {
+        name: row.get("drop_down", row.get("drop_link_down", 0))
+        for name, row in by_it.data.totals.items()
+    }
     assert by_it.data.totals == by_fault.data.totals and lost
 
 
 def test_routes_lead_around_what_it_says(tmp_path):
     register(Closer)
-    r = go(tmp_path, [ln.controller("closer", link="p0.leaf*--p0.spine0", at_ms=0,
-                                    until_ms=10**6)])
+    r = go(tmp_path, [ln.controller("closer", link="p0.leaf*--p0.spine0", at_ms=0, until_ms=10**6)])
     assert r["errors"] == 0
     counted = r.data.totals
     assert counted["link p0.leaf0->p0.spine1"]["packets"] > 1000
@@ -157,7 +169,11 @@ def test_faults_and_controllers_add_up(tmp_path):
     assert r["errors"] == 0
     rates = [rate for _, rate, *_ in Slower.seen]
     assert [rate for rate, _ in itertools.groupby(rates)] == [
-        10 * 10**9, 5 * 10**9, 2_500_000_000, 5 * 10**9]
+        10 * 10**9,
+        5 * 10**9,
+        2_500_000_000,
+        5 * 10**9,
+    ]
     assert Slower.seen[-1][2] > Slower.seen[0][2] == 0
 
 
@@ -200,14 +216,21 @@ def test_one_that_never_comes_back_ends_with_the_wall_time(tmp_path, method):
         while True:
             pass
 
-    made = broken(**{"advance": lambda self, now, view: None, "subscribes": ("iteration",),
-                     "on_event": lambda self, now, event: None, method: forever})
+    made = broken(
+        **{
+            "advance": lambda self, now, view: None,
+            "subscribes": ("iteration",),
+            "on_event": lambda self, now, event: None,
+            method: forever,
+        }
+    )
     ln.plugin.controller("endless")(made)
 
     @ln.scenario
     def waits(lab: ln.Lab):
-        lab.run(fabric(), ln.AllReduce("2 MB", 10), controllers=[
-            ln.controller("endless", every="1 ms")])
+        lab.run(
+            fabric(), ln.AllReduce("2 MB", 10), controllers=[ln.controller("endless", every="1 ms")]
+        )
 
     began = time.monotonic()
     with pytest.raises(ln.UsageError, match=f"{method} had not come back when --max-wall 1 s is"):
@@ -217,6 +240,7 @@ def test_one_that_never_comes_back_ends_with_the_wall_time(tmp_path, method):
 
 def test_a_cell_that_runs_again_registers_again(tmp_path):
     for delay in (1, 2):
+
         class Again:
             at = delay * MS
 
@@ -234,8 +258,10 @@ def test_what_a_controller_says_again_and_again_is_done_once(tmp_path):
 
     ln.plugin.controller("same")(Same)
     job = ln.AllReduce("200 kB", 4, "mrc", compute="1 ms")
-    often, seldom = (go(tmp_path / every, [ln.controller("same", every=f"{every} ms")], job=job)
-                     for every in ("0.1", "100"))
+    often, seldom = (
+        go(tmp_path / every, [ln.controller("same", every=f"{every} ms")], job=job)
+        for every in ("0.1", "100")
+    )
     assert often["errors"] == 0
     assert often.data.totals == seldom.data.totals and str(often.metrics) == str(seldom.metrics)
 
@@ -293,15 +319,18 @@ def test_a_view_shows_the_circuits_of_a_panel(tmp_path):
         made.add_link(f"h{host}", "ocs0", rate="10 Gb/s", delay="1 us")
     made.panel("ocs0").circuits([("h0", "h1")])
     job = ln.AllReduce("1 MB", 5, "mrc", compute="1 ms")
-    r = ln.run(made, job, seed=1, directory=tmp_path,
-               controllers=[ln.controller("turns", every="1 ms")])
+    r = ln.run(
+        made, job, seed=1, directory=tmp_path, controllers=[ln.controller("turns", every="1 ms")]
+    )
     assert r["errors"] == 0
     seen = [sorted(tuple(sorted(pair)) for pair in each) for each in Turns.seen]
     assert seen[:3] == [[("h0", "h1")], [("h0", "h2"), ("h1", "h3")], [("h0", "h1")]]
 
 
-@pytest.mark.parametrize(("name", "line"), [("ocs1", 'no panel "ocs1"; nearest: ocs0'),
-                                            ("ocs0", "no panel 'ocs0': the fabric has none")])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("ocs1", 'no panel "ocs1"; nearest: ocs0'), ("ocs0", "no panel 'ocs0': the fabric has none")],
+)
 def test_a_panel_that_is_not_there_is_named(tmp_path, name, line):
     class Looks:
         def advance(self, now, view):
@@ -313,6 +342,10 @@ def test_a_panel_that_is_not_there_is_named(tmp_path, name, line):
         made.add_panel("ocs0")
         made.add_link("h0", "ocs0", rate="10 Gb/s", delay="1 us")
     with pytest.raises(ln.UsageError) as refused:
-        ln.run(made, ln.AllReduce("1 MB", 1, "mrc"), directory=tmp_path / "run",
-               controllers=[ln.controller("looks", every="1 ms")])
+        ln.run(
+            made,
+            ln.AllReduce("1 MB", 1, "mrc"),
+            directory=tmp_path / "run",
+            controllers=[ln.controller("looks", every="1 ms")],
+        )
     assert f'controller "looks": advance raised {line} (test_controllers.py:' in str(refused.value)

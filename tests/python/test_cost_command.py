@@ -39,12 +39,34 @@ def test_parts_totals_and_performance_per_dollar(here, capsys):
 
 
 def test_several_fabrics_rates_and_alphas(here, capsys):
-    assert main(["cost", "mixnet", "fattree", "mixnet", "railonly", "--alpha", "1..3,6",
-                 "--rate", "800 Gb/s,100G", "--json", "-"]) == 0
+    assert (
+        main(
+            [
+                "cost",
+                "mixnet",
+                "fattree",
+                "mixnet",
+                "railonly",
+                "--alpha",
+                "1..3,6",
+                "--rate",
+                "800 Gb/s,100G",
+                "--json",
+                "-",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     names = [(bill["fabric"], bill["alpha"], bill["rate"]) for bill in found["bills"]]
-    each = [("mixnet", 1), ("mixnet", 2), ("mixnet", 3), ("mixnet", 6), ("fattree", None),
-            ("railonly", None)]
+    each = [
+        ("mixnet", 1),
+        ("mixnet", 2),
+        ("mixnet", 3),
+        ("mixnet", 6),
+        ("fattree", None),
+        ("railonly", None),
+    ]
     assert names == [(*name, rate) for rate in ("800G", "100G") for name in each]
     totals = {(b["fabric"], b["alpha"], b["rate"]): b["total"] for b in found["bills"]}
     assert totals["mixnet", 1, "100G"] == 2_546_432
@@ -57,8 +79,12 @@ def test_several_fabrics_rates_and_alphas(here, capsys):
 def test_all_rates_and_json_beside_the_tables(here, capsys):
     assert main(["cost", "topoopt", "--rate", "all", "--json", "out.json"]) == 0
     found = json.loads((here / "out.json").read_text())
-    assert [bill["total"] for bill in found["bills"]] == [1_032_192, 1_605_632, 2_465_792,
-                                                          3_990_528]
+    assert [bill["total"] for bill in found["bills"]] == [
+        1_032_192,
+        1_605_632,
+        2_465_792,
+        3_990_528,
+    ]
     assert "topoopt, 800G" in capsys.readouterr().out
 
 
@@ -89,8 +115,9 @@ def test_prices_of_ones_own(here, capsys):
 
 
 def test_a_network_that_costs_nothing(here, capsys):
-    (here / "free.csv").write_text(re.sub("1(?=[,\n])", "0", CUSTOM.splitlines()[0] + "\n"
-                                          + "400G,1,1,1,1,1,1\n"))
+    (here / "free.csv").write_text(
+        re.sub("1(?=[,\n])", "0", CUSTOM.splitlines()[0] + "\n" + "400G,1,1,1,1,1,1\n")
+    )
     assert main(["cost", "mixnet", "fattree", "--prices", "free.csv"]) == 0
     assert re.search(r"mixnet alpha=6 +400G +0 +0.00 +–", capsys.readouterr().out)
 
@@ -128,9 +155,11 @@ def test_bad_input_is_one_line_and_2(words, here, capfd):
 
 
 def test_cost_loads_neither_the_engine_nor_matplotlib(here):
-    code = ("import sys\nfrom loomnet.cli import main\n"
-            "main(['cost', 'mixnet'])\n"
-            "assert not {'loomnet._core', 'matplotlib', 'torch'} & set(sys.modules)\n")
+    code = (
+        "import sys\nfrom loomnet.cli import main\n"
+        "main(['cost', 'mixnet'])\n"
+        "assert not {'loomnet._core', 'matplotlib', 'torch'} & set(sys.modules)\n"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -139,8 +168,16 @@ def test_the_bars_hold(tmp_path):
     report = ln.load(SCENARIO).run(directory=tmp_path / "run")
     assert report.ok, report.failed
     checks = {check.name: check for check in report.checks}
-    assert {"C1", "C2-mean", "C2-400G", "C5-Mixtral-8x7B", "C5-Mixtral-8x22B", "C8-totals",
-            "parts-of-a-built-fat-tree", "non-blocking"} <= checks.keys()
+    assert {
+        "C1",
+        "C2-mean",
+        "C2-400G",
+        "C5-Mixtral-8x7B",
+        "C5-Mixtral-8x22B",
+        "C8-totals",
+        "parts-of-a-built-fat-tree",
+        "non-blocking",
+    } <= checks.keys()
     assert len([name for name in checks if name.startswith(("C3-", "C4-"))]) == 16
     rows = {row.dotted: row for row in report.rows}
     assert rows["integers"].value == 144
@@ -156,8 +193,9 @@ def test_copper_with_a_price_of_the_users(tmp_path):
     assert report.ok and 2 < row.value < 2.4
 
 
-@pytest.mark.parametrize("name, change", [
-    ("C1", "PORTS_PER_NIC"), ("C8-totals", "_SITE_PORTS_PER_NIC")])
+@pytest.mark.parametrize(
+    "name, change", [("C1", "PORTS_PER_NIC"), ("C8-totals", "_SITE_PORTS_PER_NIC")]
+)
 def test_a_wrong_formula_fails_its_bar(tmp_path, monkeypatch, name, change):
     from loomnet.systems.cost import parts
 
@@ -189,7 +227,8 @@ def test_the_pages_totals():
 def test_the_pages_prices():
     rows = re.findall(r"^\| (100|200|400|800)G ((?:\| \d+ ){6})\|$", DOC, re.M)
     assert [(f"{rate}G", *map(int, cells.replace("|", "").split())) for rate, cells in rows] == [
-        (row["rate"], *(row[part] for part in ln.cost.PARTS)) for row in ln.cost.PRICES.rows()]
+        (row["rate"], *(row[part] for part in ln.cost.PARTS)) for row in ln.cost.PRICES.rows()
+    ]
 
 
 def test_the_pages_code(here):
@@ -199,6 +238,9 @@ def test_the_pages_code(here):
 
 
 def test_the_pages_count_of_topoopts_points():
-    better = [row for row in ln.cost.performance("mixnet", base="topoopt")
-              if row["performance_per_dollar"] < 1]
+    better = [
+        row
+        for row in ln.cost.performance("mixnet", base="topoopt")
+        if row["performance_per_dollar"] < 1
+    ]
     assert f"{len(better)} of the 16 published points" in " ".join(DOC.split())

@@ -56,8 +56,9 @@ def test_a_tenth_of_the_goodput_missing_is_seen():
     # The second fault finds the job at another point of an iteration, and so recovers otherwise.
     second = {"mrc.leaf_spine_down.recovery_s"}
     seen = set(wrong(result(), result(slow=1.5))) - second
-    assert seen == {f"mrc.nic_link_down.{f}"
-                    for f in ("goodput", "goodput_ratio", "iteration_s", "recovery_s")}
+    assert seen == {
+        f"mrc.nic_link_down.{f}" for f in ("goodput", "goodput_ratio", "iteration_s", "recovery_s")
+    }
     assert set(wrong(result(), result(slow=4 / 3 * 1.02))) <= second
 
 
@@ -84,8 +85,11 @@ def test_silences_may_differ_by_what_computing_differed_by():
     """The live ranks' computing counts, for it is theirs that the twin cannot place."""
     near, far = silent(S // 10, S // 20), silent(S // 10 + S // 25, S // 20)
     (blip,) = [a for a in agreements(near, far) if a.name == "mrc.nic_link_down.blip_s"]
-    assert blip.ok and blip.why == DRAW and blip.bound == pytest.approx(
-        0.05 + 2 * PLAN.base_rtt_ps / 1e12)
+    assert (
+        blip.ok
+        and blip.why == DRAW
+        and blip.bound == pytest.approx(0.05 + 2 * PLAN.base_rtt_ps / 1e12)
+    )
     assert "mrc.nic_link_down.blip_s" in wrong(silent(S // 10), silent(S // 10 + S // 25))
     beyond = silent(S // 10 + S // 12, S // 20)
     assert "mrc.nic_link_down.blip_s" in wrong(near, beyond)
@@ -102,8 +106,11 @@ def test_what_a_fault_meets_is_measured_by_twins_whose_faults_begin_nearby():
     # Shorter than with all of them, by more than the bound; longer, too.
     far = [silent(S // 4, S // 20), silent(S // 5, S // 20)]
     for other in (live, silent(S // 2, S // 20)):
-        assert wrong(other, twin) == [each.name for each in agreements(other, twin, far)
-                                      if not each.ok] == [blip.name]
+        assert (
+            wrong(other, twin)
+            == [each.name for each in agreements(other, twin, far) if not each.ok]
+            == [blip.name]
+        )
 
 
 def test_a_twin_nearby_that_failed_or_lacks_the_figure_widens_nothing():
@@ -112,8 +119,9 @@ def test_a_twin_nearby_that_failed_or_lacks_the_figure_widens_nothing():
     stalled.data.ended = "stalled"
     without = Result(PLAN, without.data, without.phases[:1], "mrc")  # it never saw the fault
     for nearby in ([stalled], [without], [stalled, without]):
-        assert "mrc.nic_link_down.blip_s" in [each.name for each in agreements(live, twin, nearby)
-                                              if not each.ok]
+        assert "mrc.nic_link_down.blip_s" in [
+            each.name for each in agreements(live, twin, nearby) if not each.ok
+        ]
 
 
 def test_twins_nearby_are_for_ranks_that_compute_and_for_nothing_that_is_a_mean():
@@ -132,7 +140,8 @@ def test_faults_of_twins_nearby_begin_by_up_to_the_difference_of_computing_earli
     shifted = [each["replay_faults"]["mrc"] for each in replays_nearby(report)]
     for phase, (number, after) in at.items():
         assert [each[phase] for each in shifted] == [
-            (number, max(after + round(shift * S / 20), 0)) for shift in NEARBY_SHIFTS]
+            (number, max(after + round(shift * S / 20), 0)) for shift in NEARBY_SHIFTS
+        ]
 
 
 def recovering(lengths, uneven=0):
@@ -148,8 +157,9 @@ def recovering(lengths, uneven=0):
         now += length
     data.iterations = done
     for host, series in data.hosts.items():
-        series.busy = [(each.start_ps + S // 5 + (uneven if host else 0), each.end_ps)
-                       for each in done]
+        series.busy = [
+            (each.start_ps + S // 5 + (uneven if host else 0), each.end_ps) for each in done
+        ]
         series.work = [(*busy, 10**6) for busy in series.busy]
     data.end_ps = now
     data.windows = data.windows[:1]
@@ -201,8 +211,10 @@ def test_a_rank_kept_from_the_processor_longer_than_an_iteration_is_no_result():
     assert kept_from_computing(report) == []
     worst = recovering([0.6, 1.2, 0.6])
     slow = next(i for i in worst.data.iterations if i.length_ps > S)
-    worst.data.hosts[0].busy = [(slow.end_ps - 1, slow.end_ps) if end == slow.end_ps else (b, end)
-                                for b, end in worst.data.hosts[0].busy]
+    worst.data.hosts[0].busy = [
+        (slow.end_ps - 1, slow.end_ps) if end == slow.end_ps else (b, end)
+        for b, end in worst.data.hosts[0].busy
+    ]
     report.results["mrc"] = worst
     (line,) = kept_from_computing(report)
     assert line.startswith("mrc: a rank was 1 s late, longer than an iteration (500 ms)")
@@ -237,7 +249,9 @@ def test_faults_are_placed_by_the_iteration_they_fell_into():
     done = steady_run().iterations
     second = next(each for each in reversed(done) if each.end_ps <= 20 * S)
     assert fault_moments(steady_run()) == {
-        "nic_link_down": (16, 0), "leaf_spine_down": (second.number, 20 * S - second.end_ps)}
+        "nic_link_down": (16, 0),
+        "leaf_spine_down": (second.number, 20 * S - second.end_ps),
+    }
     assert 0 < 20 * S - second.end_ps < S // 2
     early = steady_run(windows=(("soon", 0.25, 8),))
     early.windows[0].start_ps = S // 4
@@ -245,8 +259,9 @@ def test_faults_are_placed_by_the_iteration_they_fell_into():
     assert fault_moments(steady_run(windows=())) == {}
 
 
-@pytest.mark.parametrize(("slow", "behind", "status"), [(4 / 3, None, 0), (2.5, None, 1),
-                                                        (4 / 3, "a hog", 3)])
+@pytest.mark.parametrize(
+    ("slow", "behind", "status"), [(4 / 3, None, 0), (2.5, None, 1), (4 / 3, "a hog", 3)]
+)
 def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
     (tmp_path / "one.py").write_text(
         textwrap.dedent("""
@@ -258,8 +273,10 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
             lab.run(fabric, ln.AllReduce("1 MB", 10), label="mrc")
         """)
     )
-    engines = {"live": ScriptedRunner(lambda _: steady_run(fidelity=Fidelity(fell_behind=behind))),
-               "virtual": ScriptedRunner(lambda _: steady_run(slow=slow))}
+    engines = {
+        "live": ScriptedRunner(lambda _: steady_run(fidelity=Fidelity(fell_behind=behind))),
+        "virtual": ScriptedRunner(lambda _: steady_run(slow=slow)),
+    }
     for clock, engine in engines.items():
         monkeypatch.setattr(sys.modules[__name__], clock, lambda e=engine: e, raising=False)
         monkeypatch.setitem(runners.RUNNERS, clock, f"{__name__}:{clock}")

@@ -23,11 +23,18 @@ def dead(tmp_path, real, stall):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     options = {"ranks": 3, "transport": "roce", "stall_timeout": stall}
-    job = (ln.TorchJob(script, compute="10 us", **options) if real
-           else ln.AllReduce("1 MB", repeat=8, **options))
+    job = (
+        ln.TorchJob(script, compute="10 us", **options)
+        if real
+        else ln.AllReduce("1 MB", repeat=8, **options)
+    )
     fault = ln.down("h0--p0.leaf0", at=ln.step(3), phase="down")
-    return ln.run(ln.star(hosts=3, rate="100 Gb/s", delay="1 us"), job, [fault],
-                  directory=tmp_path / f"run-{real}")
+    return ln.run(
+        ln.star(hosts=3, rate="100 Gb/s", delay="1 us"),
+        job,
+        [fault],
+        directory=tmp_path / f"run-{real}",
+    )
 
 
 def test_it_fails_when_the_first_ranks_retries_are_used_up(tmp_path):

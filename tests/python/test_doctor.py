@@ -23,7 +23,11 @@ def probe_without(*setpriv: str) -> dict[str, str | None]:
     with open(PROBE, "rb") as source:  # By descriptor: another user may not enter this directory.
         done = subprocess.run(
             ["setpriv", *setpriv, "--", python, "-I", "-S", "-"],
-            stdin=source, capture_output=True, text=True, timeout=20, cwd="/",
+            stdin=source,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            cwd="/",
         )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -99,9 +103,19 @@ def test_memory_limit_is_tried_with_a_buffer_as_large_as_a_runs():
     if probe_without()["af_xdp"]:
         pytest.skip("this machine has no AF_XDP")
     done = subprocess.run(
-        ["prlimit", "--memlock=2097152:2097152", "setpriv", "--bounding-set=-ipc_lock",
-         sys.executable, "-I", "-S", str(PROBE)],
-        capture_output=True, text=True, timeout=20,
+        [
+            "prlimit",
+            "--memlock=2097152:2097152",
+            "setpriv",
+            "--bounding-set=-ipc_lock",
+            sys.executable,
+            "-I",
+            "-S",
+            str(PROBE),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     answer = json.loads(done.stdout)
     assert answer["af_xdp"] is None  # A small buffer fits under 2 MiB,
@@ -118,7 +132,10 @@ def test_unprivileged_doctor_does_not_blame_the_kernel():
     # Imports first, as root: the package may lie where user 65534 cannot read.
     script = "import loomnet.live.doctor, json\n" + script
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
         env={**os.environ, "PYTHONPATH": str(PACKAGE)},
     )
     found = dict(line.split("|") for line in done.stdout.splitlines())

@@ -11,33 +11,47 @@ import loomnet as ln
 
 VIRTUAL = [row for row in endings.ROWS if row.clock == "virtual"]
 # Imports of PyTorch take seconds: once each what its own shutdown, hooks or forks might change.
-WITH_TORCH = [endings.Row(*cells) for cells in (
-    ("raise", "mid", "last", 2, "virtual"),
-    ("import", "import", "all", 4, "virtual"),
-    ("kill", "late", "last", 2, "virtual"),
-    ("unfinished", "after", "first", 2, "virtual"),
-    ("_exit0", "after", "all", 2, "virtual"),
-)]
+WITH_TORCH = [
+    endings.Row(*cells)
+    for cells in (
+        ("raise", "mid", "last", 2, "virtual"),
+        ("import", "import", "all", 4, "virtual"),
+        ("kill", "late", "last", 2, "virtual"),
+        ("unfinished", "after", "first", 2, "virtual"),
+        ("_exit0", "after", "all", 2, "virtual"),
+    )
+]
 
 
 @ln.scenario
 def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False):
     """One job without a check: what it reports is its ranks' doing alone."""
     cells = endings.Row(**json.loads(row))
-    fabric = ln.clos.two_tier(planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s", delay="1 us"
+    )
     arguments = [*cells.arguments(delay), *(["torch"] if torch else [])]
-    lab.run(fabric, ln.TorchJob(endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms",
-                                allow_no_network=True))  # ranks that end early do not use it
+    lab.run(
+        fabric,
+        ln.TorchJob(
+            endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms", allow_no_network=True
+        ),
+    )  # ranks that end early do not use it
 
 
 def end(directory: Path, row: endings.Row, delay: float, torch: bool = False) -> None:
-    report = ends.run(row=json.dumps(vars(row)), delay=delay, torch=torch, directory=directory,
-                      max_wall_s=120)
+    report = ends.run(
+        row=json.dumps(vars(row)), delay=delay, torch=torch, directory=directory, max_wall_s=120
+    )
     (run,) = report.results.values()
     logs = {int(path.stem): path.read_text() for path in directory.glob("**/ranks/*.log")}
-    endings.check(row, run.data.ended, [f"{e.who}: {e.message}" for e in run.data.errors],
-                  report.exit_code, logs)
+    endings.check(
+        row,
+        run.data.ended,
+        [f"{e.who}: {e.message}" for e in run.data.errors],
+        report.exit_code,
+        logs,
+    )
 
 
 @pytest.mark.parametrize("row", VIRTUAL, ids=str)

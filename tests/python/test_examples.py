@@ -10,9 +10,13 @@ from loomnet.cli import examples as command
 from loomnet.cli import main
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-FILES = {path.relative_to(SCENARIOS) for path in SCENARIOS.rglob("*")
-         if path.is_file() and path.suffix in (".py", ".ipynb", ".json", ".csv", ".txt", ".topo")
-         and not {"runs", "__pycache__", ".ipynb_checkpoints"} & set(path.parts)}
+FILES = {
+    path.relative_to(SCENARIOS)
+    for path in SCENARIOS.rglob("*")
+    if path.is_file()
+    and path.suffix in (".py", ".ipynb", ".json", ".csv", ".txt", ".topo")
+    and not {"runs", "__pycache__", ".ipynb_checkpoints"} & set(path.parts)
+}
 PAGES = {Path("courses") / name for name in command.PAGES.values()}
 WRITTEN = FILES | PAGES
 

@@ -59,10 +59,14 @@ def one_line(capsys, *parts):
         ("@ln.scenario\nasync def demo(lab): " + RUN, "demo: an async def is never awaited"),
         ("@ln.scenario\nasync def demo(lab):\n    yield 1", "demo: an async def is never awaited"),
         (of_body(RUN, "yield 1"), "demo: a function with yield never runs to its end"),
-        ("async def own(lab): ...\n@ln.scenario\ndef demo(lab): return own(lab)",
-         "demo returned a coroutine that nothing runs"),
-        ("@ln.scenario\ndef demo(lab, x: \"Nope\" = 1): ...",
-         "demo: its types cannot be read: NameErr"),
+        (
+            "async def own(lab): ...\n@ln.scenario\ndef demo(lab): return own(lab)",
+            "demo returned a coroutine that nothing runs",
+        ),
+        (
+            '@ln.scenario\ndef demo(lab, x: "Nope" = 1): ...',
+            "demo: its types cannot be read: NameErr",
+        ),
         ("@ln.scenario\ndef demo(lab, n: int, /): ...", "n stands before a /"),
         ("@ln.scenario\ndef demo(*, lab): ...", "first argument must be the lab"),
         ("@ln.scenario\ndef demo(*lab): ...", "first argument must be the lab"),
@@ -133,7 +137,7 @@ def test_a_number_that_no_report_can_hold_is_refused_before_the_run(scenario, ca
         'lab.metric("m", None, reason="\\ud800")',
         'lab.metric("m", 1, published=float("nan"))',
         'lab.metric("m", 1, published=10**400)',
-        'lab.metric(5, 1)',
+        "lab.metric(5, 1)",
         'lab.metric("m", "much")',
         'lab.check("c", 1, eq=10**400)',
         'lab.check("c", 1, ge="x")',
@@ -174,8 +178,15 @@ def test_an_exception_of_the_scenario_has_its_own_traceback_and_exit_4(scenario,
 
 @pytest.mark.parametrize(
     "line",
-    ["import sys; sys.exit(0)", "raise SystemExit", "raise GeneratorExit", "1 / 0",
-     "raise type('Own', (BaseException,), {})", "assert False", "raise FileNotFoundError(2, 'x')"],
+    [
+        "import sys; sys.exit(0)",
+        "raise SystemExit",
+        "raise GeneratorExit",
+        "1 / 0",
+        "raise type('Own', (BaseException,), {})",
+        "assert False",
+        "raise FileNotFoundError(2, 'x')",
+    ],
 )
 def test_whatever_the_scenario_raises_is_exit_4_in_every_command(scenario, capsys, line):
     name = scenario(of_body(line, RUN))
@@ -240,16 +251,24 @@ def test_a_run_that_stalled_is_exit_1_without_any_check(scenario, capsys):
 def loomnet(*words, timeout=20):
     """In a process of its own: (status, output, errors, seconds)."""
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "loomnet", *words], capture_output=True, text=True,
-                          timeout=timeout, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet", *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
 @pytest.mark.parametrize(
     "loop",
-    ["while True: pass", "import time; time.sleep(60)",
-     "import threading; threading.Event().wait()",
-     "i = 0\n    while True:\n        try:\n            i += 1\n        except Exception: pass"],
+    [
+        "while True: pass",
+        "import time; time.sleep(60)",
+        "import threading; threading.Event().wait()",
+        "i = 0\n    while True:\n        try:\n            i += 1\n        except Exception: pass",
+    ],
 )
 def test_max_wall_ends_a_scenario_that_loops_outside_its_runs(scenario, loop):
     name = scenario(of_body(RUN, loop))
@@ -321,8 +340,13 @@ def test_ctrl_c_outranks_what_a_scenario_raises_on_its_way_out(scenario, monkeyp
 
     monkeypatch.setattr(VirtualRunner, "run", interrupted)
     assert main(["run", scenario(of_body("try:", f"    {RUN}", "finally:", "    1 / 0"))]) == 130
-    again = of_body("try:", f"    {RUN}", "except ln.LoomnetError: pass",
-                    RUN[:-1] + ", label='second')", "1 / 0")
+    again = of_body(
+        "try:",
+        f"    {RUN}",
+        "except ln.LoomnetError: pass",
+        RUN[:-1] + ", label='second')",
+        "1 / 0",
+    )
     assert main(["run", scenario(again)]) == 130
 
 
@@ -353,24 +377,44 @@ def test_list_of_a_pipe_or_a_device_is_refused_at_once(scenario, capsys):
 def test_a_reader_that_leaves_is_no_traceback(scenario):
     name = scenario(of_body(RUN))
     done = subprocess.run(
-        f"{sys.executable} -m loomnet describe fat_tree --set k=4 > /dev/full", shell=True,
-        capture_output=True, text=True, check=False)
+        f"{sys.executable} -m loomnet describe fat_tree --set k=4 > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and done.stderr == (
-        "loomnet: standard output: No space left on device\n")
+        "loomnet: standard output: No space left on device\n"
+    )
     reader = subprocess.run(
-        f"{sys.executable} -m loomnet run {name} | true", shell=True, capture_output=True,
-        text=True, check=False)
+        f"{sys.executable} -m loomnet run {name} | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "Traceback" not in reader.stderr and "Exception" not in reader.stderr
-    enough = subprocess.run(f"{sys.executable} -m loomnet explain | head -n 1", shell=True,
-                            capture_output=True, text=True, check=False)
+    enough = subprocess.run(
+        f"{sys.executable} -m loomnet explain | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (enough.stdout, enough.stderr) == ("Words\n", "")
 
 
 def test_help_names_every_exit_status(capsys):
     assert main(["--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for part in ("0 all checks hold", "1 a check failed", "2 bad input", "3 the engine", "4 the "
-                 "scenario's own code", "130 interrupted"):
+    for part in (
+        "0 all checks hold",
+        "1 a check failed",
+        "2 bad input",
+        "3 the engine",
+        "4 the scenario's own code",
+        "130 interrupted",
+    ):
         assert part in text
 
 
@@ -386,8 +430,12 @@ def test_a_slow_end_of_a_run_leaves_its_checks_their_time(scenario, monkeypatch,
         return record
 
     monkeypatch.setattr(VirtualRunner, "run", run)
-    text = of_body("import time", 'lab.run(fabric(), ln.SendRecv("1 GB", 10**6))',
-                   "time.sleep(0.3)", 'lab.metric("checked", 1)')
+    text = of_body(
+        "import time",
+        'lab.run(fabric(), ln.SendRecv("1 GB", 10**6))',
+        "time.sleep(0.3)",
+        'lab.metric("checked", 1)',
+    )
     assert main(["run", scenario(text), "--max-wall", "1 s"]) == 1
     out = capsys.readouterr().out
     assert "not finished: demo stalled: --max-wall 1 s is over" in out and "checked: 1" in out

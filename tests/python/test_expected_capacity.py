@@ -29,13 +29,20 @@ def capacity(fabric, job, *faults, others=()):
     table.advance(10**15)
     (window, *_) = table.windows
     hosts = list(range(len(plan.hosts)))
-    return expected_capacity(plan, job.edges(hosts), window.states, window.dead, others=others,
-                             of="slowest" if job.synchronous else "mean")
+    return expected_capacity(
+        plan,
+        job.edges(hosts),
+        window.states,
+        window.dead,
+        others=others,
+        of="slowest" if job.synchronous else "mean",
+    )
 
 
 def two_tier(spines=4, per_leaf=4, planes=1, **values):
-    return ln.clos.two_tier(planes=planes, leaves=2, spines=spines, hosts_per_leaf=per_leaf,
-                            **{**LINK, **values})
+    return ln.clos.two_tier(
+        planes=planes, leaves=2, spines=spines, hosts_per_leaf=per_leaf, **{**LINK, **values}
+    )
 
 
 def slower(share):
@@ -43,19 +50,27 @@ def slower(share):
 
 
 # An all-to-all of 8 on two leaves: 7 volumes leave each NIC, 16 each leaf, by 4 uplinks or fewer.
-@pytest.mark.parametrize(("fabric", "fault", "left"), [
-    (two_tier(), ln.kill("p0.spine0", at="1 s", phase="x"), 1),
-    (two_tier(), slower(0.25), 7 / 16),
-    (two_tier(spines=2), ln.kill("p0.spine0", at="1 s", phase="x"), 8 / 16),
-    (two_tier(spines=2), ln.down("p0.leaf0->p0.spine1", at="1 s", phase="x"), 8 / 16),
-    (two_tier(), ln.down("h0->p0.leaf0", at="1 s", phase="x"), 0),
-    (two_tier(planes=2), ln.down("h0->p0.leaf0", at="1 s", phase="x"), 1 / 2),
-    (two_tier(planes=2, spines=2), ln.kill("p0.spine0", at="1 s", phase="x"), 3 / 4),
-    (two_tier(uplink_rate="40 Gb/s"), slower(0.5), 1 / 2),
-    # Pods of 4 hosts: 48 volumes leave each by 4 cores, 12 each; 15 leave a NIC. By 3 cores 16.
-    (ln.clos.three_tier(pods=4, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=2, hosts_per_leaf=2,
-                        **LINK), ln.kill("p0.core0", at="1 s", phase="x"), 15 / 16),
-])
+@pytest.mark.parametrize(
+    ("fabric", "fault", "left"),
+    [
+        (two_tier(), ln.kill("p0.spine0", at="1 s", phase="x"), 1),
+        (two_tier(), slower(0.25), 7 / 16),
+        (two_tier(spines=2), ln.kill("p0.spine0", at="1 s", phase="x"), 8 / 16),
+        (two_tier(spines=2), ln.down("p0.leaf0->p0.spine1", at="1 s", phase="x"), 8 / 16),
+        (two_tier(), ln.down("h0->p0.leaf0", at="1 s", phase="x"), 0),
+        (two_tier(planes=2), ln.down("h0->p0.leaf0", at="1 s", phase="x"), 1 / 2),
+        (two_tier(planes=2, spines=2), ln.kill("p0.spine0", at="1 s", phase="x"), 3 / 4),
+        (two_tier(uplink_rate="40 Gb/s"), slower(0.5), 1 / 2),
+        # Pods of 4 hosts: 48 volumes leave each by 4 cores, 12 each; 15 leave a NIC. By 3 cores 16.
+        (
+            ln.clos.three_tier(
+                pods=4, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=2, hosts_per_leaf=2, **LINK
+            ),
+            ln.kill("p0.core0", at="1 s", phase="x"),
+            15 / 16,
+        ),
+    ],
+)
 def test_an_all_to_all_by_hand(fabric, fault, left):
     assert capacity(fabric, ln.AllToAll("1 MB"), fault) == pytest.approx(left, abs=1e-9)
 
@@ -78,14 +93,20 @@ def test_independent_flows_keep_what_fits_of_their_healthy_rates():
 def test_other_jobs_take_their_share_and_give_it_back_when_they_lose_it():
     fabric = two_tier(spines=1, per_leaf=2)  # h0, h2 on leaf 0; h1, h3 on leaf 1
     plan = make_plan(fabric)
-    down = {half.number: LinkState(up=False) for link in plan.links
-            for half in (link.forward, link.backward) if half.name == "h2->p0.leaf0"}
+    down = {
+        half.number: LinkState(up=False)
+        for link in plan.links
+        for half in (link.forward, link.backward)
+        if half.name == "h2->p0.leaf0"
+    }
     assert expected_capacity(plan, [(0, 1)], {}, others=[(2, 3)]) == 1
     # The rival's port is gone: the uplink is this job's alone. Its own port costs it all.
     assert expected_capacity(plan, [(0, 1)], down, others=[(2, 3)]) == 1
     assert expected_capacity(plan, [(2, 3)], down, others=[(0, 1)]) == 0
-    half = {number: LinkState(share=0.25) for number in (2 * link.number for link in plan.links
-                                                         if link.name == "p0.leaf0--p0.spine0")}
+    half = {
+        number: LinkState(share=0.25)
+        for number in (2 * link.number for link in plan.links if link.name == "p0.leaf0--p0.spine0")
+    }
     assert expected_capacity(plan, [(0, 1)], half, others=[(2, 3)]) == pytest.approx(0.25)
 
 
@@ -96,8 +117,10 @@ def test_a_chain_ends_where_it_ends():
         plan = make_plan(fabric)
         halves = {plan.half(n).name: n for n in range(2 * len(plan.links))}
         edges = job.edges(list(range(8)))
-        found = [expected_capacity(plan, edges, {halves[name]: LinkState(up=False)})
-                 for name in ("p0.leaf0->h0", "h0->p0.leaf0")]
+        found = [
+            expected_capacity(plan, edges, {halves[name]: LinkState(up=False)})
+            for name in ("p0.leaf0->h0", "h0->p0.leaf0")
+        ]
         assert found == list(left)
 
 
@@ -122,12 +145,22 @@ def drawn_fabric(draw):
     kind = draw.choice(("two", "two", "three", "graph"))
     if kind == "two":
         fabric = ln.clos.two_tier(
-            planes=draw.choice((1, 1, 2)), leaves=draw.randint(1, 4), spines=draw.randint(1, 4),
-            hosts_per_leaf=draw.randint(2, 3), uplink_rate=f"{draw.choice((40, 100))} Gb/s", **LINK)
+            planes=draw.choice((1, 1, 2)),
+            leaves=draw.randint(1, 4),
+            spines=draw.randint(1, 4),
+            hosts_per_leaf=draw.randint(2, 3),
+            uplink_rate=f"{draw.choice((40, 100))} Gb/s",
+            **LINK,
+        )
     elif kind == "three":
         fabric = ln.clos.three_tier(
-            pods=2, leaves_per_pod=draw.randint(1, 2), aggs_per_pod=draw.randint(1, 2),
-            cores_per_agg=draw.randint(1, 2), hosts_per_leaf=draw.randint(1, 2), **LINK)
+            pods=2,
+            leaves_per_pod=draw.randint(1, 2),
+            aggs_per_pod=draw.randint(1, 2),
+            cores_per_agg=draw.randint(1, 2),
+            hosts_per_leaf=draw.randint(1, 2),
+            **LINK,
+        )
     else:
         fabric = ln.Fabric("graph")
         nodes = [fabric.add_switch(f"p0.s{i}") for i in range(draw.randint(2, 8))]
@@ -145,8 +178,13 @@ def drawn_fabric(draw):
 def one_more(draw, states, halves):
     half = draw.randrange(halves)
     state = states.get(half, LinkState())
-    worse = draw.choice((replace(state, up=False), replace(state, loss=1 - 0.7 * (1 - state.loss)),
-                         replace(state, share=state.share * 0.3)))
+    worse = draw.choice(
+        (
+            replace(state, up=False),
+            replace(state, loss=1 - 0.7 * (1 - state.loss)),
+            replace(state, share=state.share * 0.3),
+        )
+    )
     return {**states, half: worse}
 
 
@@ -175,10 +213,14 @@ def test_switches_taken_together_change_nothing(monkeypatch):
     for seed in range(40):
         draw = random.Random(f"alike {seed}")
         tiers = draw.choice((2, 3))
-        sizes = {"leaves": 3, "spines": 5} if tiers == 2 else {
-            "pods": 3, "leaves_per_pod": 2, "aggs_per_pod": 3, "cores_per_agg": 3}
+        sizes = (
+            {"leaves": 3, "spines": 5}
+            if tiers == 2
+            else {"pods": 3, "leaves_per_pod": 2, "aggs_per_pod": 3, "cores_per_agg": 3}
+        )
         fabric = (ln.clos.two_tier if tiers == 2 else ln.clos.three_tier)(
-            planes=draw.choice((1, 2)), hosts_per_leaf=2, uplink_rate="40 Gb/s", **LINK, **sizes)
+            planes=draw.choice((1, 2)), hosts_per_leaf=2, uplink_rate="40 Gb/s", **LINK, **sizes
+        )
         names = [row["link"] for row in fabric.links.rows]
         for name in draw.sample(names, draw.choice((0, 2))):
             fabric.override(name, rate=f"{draw.choice((10, 25))} Gb/s")
@@ -196,15 +238,17 @@ def test_switches_taken_together_change_nothing(monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(expected, "ways_of", lambda plan, *_: ways._EveryLink(plan))
             assert found == pytest.approx(
-                expected_capacity(plan, edges, states, dead, of=of), abs=1e-8), seed
+                expected_capacity(plan, edges, states, dead, of=of), abs=1e-8
+            ), seed
         telling += 0 < found < 1
     assert telling > 8
 
 
 def test_the_program_is_no_larger_with_more_spines():
     def size(spines):
-        plan = make_plan(ln.clos.two_tier(
-            planes=2, leaves=4, spines=spines, hosts_per_leaf=2, **LINK))
+        plan = make_plan(
+            ln.clos.two_tier(planes=2, leaves=4, spines=spines, hosts_per_leaf=2, **LINK)
+        )
         state = {2 * plan.topology.link_number["p0.leaf1--p0.spine3"]: LinkState(up=False)}
         edges = ln.AllToAll("1 MB").edges(list(range(8)))
         return expected._Traffic(plan, edges, (), state, frozenset())._variables
@@ -215,12 +259,16 @@ def test_the_program_is_no_larger_with_more_spines():
 @pytest.mark.parametrize("uplink", ["10 Gb/s", "100 Gb/s"])
 def test_bottlenecks_that_are_full_at_once_take_one_program(monkeypatch, uplink):
     """All leaves, or all NICs, of a random permutation: not one program for each."""
-    plan = make_plan(ln.clos.two_tier(planes=2, leaves=16, spines=4, hosts_per_leaf=4,
-                                      uplink_rate=uplink, **LINK))
+    plan = make_plan(
+        ln.clos.two_tier(
+            planes=2, leaves=16, spines=4, hosts_per_leaf=4, uplink_rate=uplink, **LINK
+        )
+    )
     hosts = list(range(64))
     solved = []
-    monkeypatch.setattr(linear_program, "maximize",
-                        lambda *given: solved.append(1) or maximize(*given))
+    monkeypatch.setattr(
+        linear_program, "maximize", lambda *given: solved.append(1) or maximize(*given)
+    )
     rates = expected.edge_rates(plan, ln.Permutation("1 MB", shift="random").edges(hosts))
     assert max(rates) <= 200e9 * (1 + 1e-9) and len(solved) <= 12
 
@@ -240,9 +288,10 @@ def test_a_program_is_solved_whatever_is_taken_together():
         matrix[0] = 1  # bounded
         at = numpy.nonzero(matrix)
         limits = draw.integers(0, 3, rows).astype(float)
-        found = [maximize(Program(*at, matrix[at], limits, marks, int(columns)),
-                          numpy.ones(columns))
-                 for marks in (numpy.zeros(rows), numpy.arange(rows))]
+        found = [
+            maximize(Program(*at, matrix[at], limits, marks, int(columns)), numpy.ones(columns))
+            for marks in (numpy.zeros(rows), numpy.arange(rows))
+        ]
         assert found[0].value == pytest.approx(found[1].value, abs=1e-9)
         assert limits @ found[1].prices == pytest.approx(found[1].value, abs=1e-9)
         for each in found:
@@ -319,25 +368,51 @@ def test_the_solver_says_nothing_and_takes_the_threads_that_a_scenario_gave_it(c
 
 
 # --- against what is measured ---------------------------------------------------------------------
-@pytest.mark.parametrize("run", [
-    (two_tier(), ln.AllToAll("2 MB", repeat=60),
-     ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"), 1),
-    (two_tier(), ln.AllToAll("2 MB", repeat=60),
-     ln.degrade("p0.leaf*--p0.spine*", 0.25, at="2 ms", duration="3 ms", phase="x"), 1),
-    # Large enough that two spines are as full as one: of 2 MB they carry 0.74 of their rate,
-    # one spine 0.83, and the ratio is 0.55.
-    (two_tier(spines=2), ln.AllToAll("16 MB", repeat=16),
-     ln.kill("p0.spine0", at="8 ms", duration="12 ms", phase="x"), 4),
-    (two_tier(planes=2), ln.AllReduce("2 MB", repeat=60),
-     ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"), 1),
-    (two_tier(planes=2), ln.Permutation("2 MB", repeat=60),
-     ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"), 1),
-], ids=["spare-spine", "slow-uplinks", "half-the-spines", "port", "port-of-a-permutation"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        (
+            two_tier(),
+            ln.AllToAll("2 MB", repeat=60),
+            ln.kill("p0.spine0", at="2 ms", duration="3 ms", phase="x"),
+            1,
+        ),
+        (
+            two_tier(),
+            ln.AllToAll("2 MB", repeat=60),
+            ln.degrade("p0.leaf*--p0.spine*", 0.25, at="2 ms", duration="3 ms", phase="x"),
+            1,
+        ),
+        # Large enough that two spines are as full as one: of 2 MB they carry 0.74 of their rate,
+        # one spine 0.83, and the ratio is 0.55.
+        (
+            two_tier(spines=2),
+            ln.AllToAll("16 MB", repeat=16),
+            ln.kill("p0.spine0", at="8 ms", duration="12 ms", phase="x"),
+            4,
+        ),
+        (
+            two_tier(planes=2),
+            ln.AllReduce("2 MB", repeat=60),
+            ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"),
+            1,
+        ),
+        (
+            two_tier(planes=2),
+            ln.Permutation("2 MB", repeat=60),
+            ln.down("h0--p0.leaf0", at="2 ms", duration="3 ms", phase="x"),
+            1,
+        ),
+    ],
+    ids=["spare-spine", "slow-uplinks", "half-the-spines", "port", "port-of-a-permutation"],
+)
 def test_mrc_has_the_goodput_that_is_expected(tmp_path, run):
     pytest.importorskip("loomnet._core")
     fabric, job, fault, seeds = run
-    runs = [ln.run(fabric, job, [fault], directory=tmp_path / f"run{seed}", seed=seed)
-            for seed in range(seeds)]
+    runs = [
+        ln.run(fabric, job, [fault], directory=tmp_path / f"run{seed}", seed=seed)
+        for seed in range(seeds)
+    ]
     expected = runs[0]["x.expected_capacity"]
     kept = [r["x.goodput_ratio"] for r in runs]
     assert 0.9 * expected <= statistics.mean(kept) <= 1.08 * expected

@@ -196,12 +196,16 @@ def test_star_and_dumbbell():
 
 
 def test_switches_are_placed_by_name_or_glob():
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="1 Gb/s",
-                              delay="1 us").place("p*.spine*", "engine")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="1 Gb/s", delay="1 us"
+    ).place("p*.spine*", "engine")
     fabric.place("p1.spine0", "xdp")
     placed = {switch.name: switch.in_kernel for switch in make_plan(fabric).switches}
     assert [name for name, kernel in placed.items() if not kernel] == [
-        "p0.spine0", "p0.spine1", "p1.spine1"]
+        "p0.spine0",
+        "p0.spine1",
+        "p1.spine1",
+    ]
     with pytest.raises(UsageError, match='placement "ovs" is not one of xdp, engine'):
         fabric.place("p0.leaf0", "ovs")
     with pytest.raises(UsageError, match='no switch "p7'):

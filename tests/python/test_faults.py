@@ -162,14 +162,18 @@ def test_a_killed_switch_boots_with_carrier_and_without_tables():
 def test_a_booting_switch_drops_by_name_and_forwards_again(tmp_path):
     """The one spine is RoCE's only way. What comes while the spine boots is dropped by it; while it
     is off, nothing reaches it."""
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s", delay="1 us"
+    )
     counts = {}
     for boots in (None, "1 ms"):
         fault = ln.kill("p0.spine0", at="1 ms", duration="1 ms", reboot=boots, phase="dead")
         r = ln.Lab("boot", directory=tmp_path / str(boots), seed=1).run(
-            fabric, ln.Flows(["8 MB"], pairs=((0, 1),), transport="roce"), [fault],
-            roce={"timeout_exponent": 7})
+            fabric,
+            ln.Flows(["8 MB"], pairs=((0, 1),), transport="roce"),
+            [fault],
+            roce={"timeout_exponent": 7},
+        )
         assert r["errors"] == 0 and r.data.fidelity.unexplained == 0
         counts[boots] = r.data.totals["switch p0.spine0"].get("drop_no_route", 0)
         assert r.data.windows[0].end_ps == (2 if boots is None else 3) * 10**9
@@ -215,10 +219,12 @@ def test_a_step_that_is_jumped_over_still_starts_its_fault():
 
 def test_a_replayed_fault_begins_where_in_the_iterations_it_fell():
     """Of a phase's faults the first is placed; one without a moment keeps its own time."""
-    faults = [ln.down("h0--p0.leaf0", at="9 s", duration="1 s", phase="a"),
-              ln.down("h0--p1.leaf0", at="2 s", duration="1 s", phase="a"),
-              ln.down("h0--p2.leaf0", at="3 s", duration="1 s", phase="b"),
-              ln.down("h0--p3.leaf0", at="4 s", duration="1 s")]
+    faults = [
+        ln.down("h0--p0.leaf0", at="9 s", duration="1 s", phase="a"),
+        ln.down("h0--p1.leaf0", at="2 s", duration="1 s", phase="a"),
+        ln.down("h0--p2.leaf0", at="3 s", duration="1 s", phase="b"),
+        ln.down("h0--p3.leaf0", at="4 s", duration="1 s"),
+    ]
     table = Timetable(PLAN, faults, moments={"a": (4, S // 5), "b": (0, S)})
     assert table.next_time() == S
     table.advance(S)
@@ -229,7 +235,10 @@ def test_a_replayed_fault_begins_where_in_the_iterations_it_fell():
     table.on_iteration(4, 21 * S // 10, 28 * S // 10)
     table.advance(20 * S)
     assert [(w.phase, w.start_ps, w.end_ps) for w in table.windows] == [
-        ("b", S, 2 * S), ("a", 3 * S, 4 * S), ("a", 9 * S, 10 * S)]
+        ("b", S, 2 * S),
+        ("a", 3 * S, 4 * S),
+        ("a", 9 * S, 10 * S),
+    ]
     assert table.finished
 
 
@@ -298,7 +307,7 @@ def test_overlapping_duplicates_and_reordering_add_up():
 
 
 def test_reordered_packets_fall_eight_behind_unless_a_time_is_given():
-    (_, changes), = drain(Timetable(PLAN, [ln.reorder("h0->p0.leaf0", 0.1, at="1 s")]))
+    ((_, changes),) = drain(Timetable(PLAN, [ln.reorder("h0->p0.leaf0", 0.1, at="1 s")]))
     (change,) = changes
     rate = PLAN.half(change.half).rate_bps
     assert change.state.jitter_ps == round(8 * PLAN.frame_bytes * 8e12 / rate)
@@ -308,14 +317,14 @@ def test_reordered_packets_fall_eight_behind_unless_a_time_is_given():
 def test_packets_twice_and_out_of_order_alter_no_byte(tmp_path, transport):
     """Real bytes arrive as they were sent, and the link counts what it sent twice."""
     fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
-    faults = [ln.duplicate("*--*", 0.05, at="0 s"),
-              ln.reorder("*--*", 0.05, at="0 s", by="20 us")]
+    faults = [ln.duplicate("*--*", 0.05, at="0 s"), ln.reorder("*--*", 0.05, at="0 s", by="20 us")]
     job = ln.AllReduce("400 kB", repeat=4, transport=transport)
     r = ln.run(fabric, job, faults, payload=True, directory=tmp_path, seed=2)
     assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 4
     links = {name: row for name, row in r.data.totals.items() if name.startswith("link ")}
-    sent, twice = (sum(row.get(name, 0) for row in links.values())
-                   for name in ("packets", "duplicated"))
+    sent, twice = (
+        sum(row.get(name, 0) for row in links.values()) for name in ("packets", "duplicated")
+    )
     assert 0.03 < twice / sent < 0.07
 
 
@@ -363,8 +372,9 @@ def test_the_main_jobs_four_faults_leave_075_1_1_1():
     table, edges = Timetable(PLAN, MAIN), ring(4)
     while (now := table.next_time()) is not None:
         table.advance(now)
-    assert {w.phase: expected_capacity(PLAN, edges, w.states, w.dead)
-            for w in table.windows} == pytest.approx(
+    assert {
+        w.phase: expected_capacity(PLAN, edges, w.states, w.dead) for w in table.windows
+    } == pytest.approx(
         {"nic_link_down": 0.75, "leaf_spine_down": 1, "silent_loss": 1, "spine_down": 1}
     )
 
@@ -377,9 +387,7 @@ def capacity(faults, plan=PLAN, edges=None, **options):
     table = Timetable(plan, faults)
     table.advance(10**15)
     states = table.windows[0].states
-    return expected_capacity(
-        plan, edges or ring(4), states, table.windows[0].dead, **options
-    )
+    return expected_capacity(plan, edges or ring(4), states, table.windows[0].dead, **options)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ TIMES = ("fct_p50_s", "fct_p99_s", "fct_max_s", "slowdown_p50", "slowdown_p99", 
 
 
 def fabric(planes=2):
-    return ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s",
-                            delay="1 us")
+    return ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us"
+    )
 
 
 def nearest_rank(values, percent):
@@ -35,28 +36,39 @@ def test_flows_have_completion_times_and_slowdowns_of_each_flow():
         assert r[f"slowdown_{name}"] == nearest_rank(slowdowns, percent)
     assert r["flows"] == 60 and r["unfinished"] == 0
     assert r.flow_figures()["fct_mean_s"] == (pytest.approx(statistics.fmean(times)), "s")
-    assert not {"before.iteration_s", "before.goodput_ratio", "before.blip_s", "before.recovery_s",
-                "final_loss"} & set(r.keys())
+    assert not {
+        "before.iteration_s",
+        "before.goodput_ratio",
+        "before.blip_s",
+        "before.recovery_s",
+        "final_loss",
+    } & set(r.keys())
     assert all(row.value is not None for row in r.rows)
 
 
 def test_what_a_job_has_no_figure_of_is_said():
     r = ln.run(fabric(), ln.Permutation("1 MB"))
-    for name, why in (("before.iteration_s", "flows have no iterations: see fct_p50_s"),
-                      ("before.recovery_s", "there is no fault to recover from"),
-                      ("before.goodput_ratio", "the job met no fault"),
-                      ("final_loss", "not told how to read a loss")):
+    for name, why in (
+        ("before.iteration_s", "flows have no iterations: see fct_p50_s"),
+        ("before.recovery_s", "there is no fault to recover from"),
+        ("before.goodput_ratio", "the job met no fault"),
+        ("final_loss", "not told how to read a loss"),
+    ):
         with pytest.raises(UsageError, match=f'no number "{name}": .*{why}'):
             r[name]
-    several = ln.run(fabric(), [ln.Permutation("1 MB", ranks=4, name="a"),
-                                ln.AllReduce("1 MB", ranks=4, name="b")])
+    several = ln.run(
+        fabric(),
+        [ln.Permutation("1 MB", ranks=4, name="a"), ln.AllReduce("1 MB", ranks=4, name="b")],
+    )
     with pytest.raises(UsageError, match=r'no number "a.before.iteration_s": flows have'):
         several["a.before.iteration_s"]
     assert several["b.before.busbw"] > 0 and several["a.fct_p99_s"] > 0
 
 
-@pytest.mark.parametrize(("job", "factor"), [(ln.AllReduce, 2 * 7 / 8), (ln.AllGather, 7 / 8),
-                                             (ln.AllToAll, 7 / 8), (ln.Broadcast, 1)])
+@pytest.mark.parametrize(
+    ("job", "factor"),
+    [(ln.AllReduce, 2 * 7 / 8), (ln.AllGather, 7 / 8), (ln.AllToAll, 7 / 8), (ln.Broadcast, 1)],
+)
 def test_collectives_have_the_bandwidths_of_nccl_tests(job, factor):
     r = ln.run(fabric(), job("2 MB", repeat=4, compute="1 ms"))
     mean = statistics.fmean(each.length_ps for each in r.data.iterations)
@@ -67,20 +79,29 @@ def test_collectives_have_the_bandwidths_of_nccl_tests(job, factor):
 
 def test_a_flow_is_of_the_phase_that_it_was_under_way_in():
     fault = ln.degrade("h1->p0.leaf1", 0.1, at="150 us", duration="300 us", phase="slow")
-    r = ln.run(fabric(planes=1), ln.Flows("1 MB", count=3, pairs=[(1, 0)],
-                                          starts=["0 s", "140 us", "5 ms"]), [fault])
+    r = ln.run(
+        fabric(planes=1),
+        ln.Flows("1 MB", count=3, pairs=[(1, 0)], starts=["0 s", "140 us", "5 ms"]),
+        [fault],
+    )
     first, struck, last = (flow.completion_ps / 1e12 for flow in r.flow_records)
     assert struck > 2 * first
     assert [r[f"{phase}.flows"] for phase in ("before", "slow", "after")] == [1, 1, 1]
     assert (r["before.fct_max_s"], r["slow.fct_max_s"], r["after.fct_max_s"]) == (
-        first, struck, last)
+        first,
+        struck,
+        last,
+    )
     assert r.summary.startswith("h1->p0.leaf1 slowed to 10 % of its rate: ")
 
 
 def test_a_flow_that_never_ended_is_slower_than_any():
     fault = ln.down("h0--p0.leaf0", at="0 s", duration="10 s")
-    r = ln.run(fabric(planes=1), ln.Flows("100 kB", count=3, pairs=[(2, 3), (4, 5), (1, 0)],
-                                          stall_timeout="2 ms"), [fault])
+    r = ln.run(
+        fabric(planes=1),
+        ln.Flows("100 kB", count=3, pairs=[(2, 3), (4, 5), (1, 0)], stall_timeout="2 ms"),
+        [fault],
+    )
     assert r["unfinished"] == 1 and r["fct_p50_s"] > 0 and r["fct_p99_s"] is None
     assert r.metric("slowdown_max").reason == "1 flow of 3 never ended"
     assert r.summary.startswith("stalled after ")
@@ -92,21 +113,27 @@ def test_a_job_that_stood_still_is_said_with_its_iteration_and_how_long():
     longest = max(b - a for host in r.data.hosts.values() for a, b in host.silences) / 1e12
     assert longest > 0.1
     said = r.summary
-    assert said == (f"h0--p0.leaf0 went down: the job stood still for "
-                    f"{number_text(float(longest), 's')} in iteration 8."), said
+    assert said == (
+        f"h0--p0.leaf0 went down: the job stood still for "
+        f"{number_text(float(longest), 's')} in iteration 8."
+    ), said
 
 
 def test_a_job_that_went_on_is_said_with_what_it_kept():
     fault = ln.down("h0--p0.leaf0", at=ln.step(7), duration=ln.iterations(10), phase="down")
     r = ln.run(fabric(), ln.AllReduce("4 MB", repeat=30), [fault])
-    assert r.summary.startswith(f"h0--p0.leaf0 went down: the job kept "
-                                f"{r['down.goodput_ratio']:.4g} of its rate; no silence above ")
+    assert r.summary.startswith(
+        f"h0--p0.leaf0 went down: the job kept "
+        f"{r['down.goodput_ratio']:.4g} of its rate; no silence above "
+    )
 
 
 def test_a_stall_is_said_of_the_fault_that_brought_it_about():
     """The second fault begins while the job stands still for the first."""
-    faults = [ln.down("h0--p0.leaf0", at=ln.step(7), duration="20 ms", phase="first"),
-              ln.loss("p1.leaf0->*", 0.01, at="15 ms", duration="10 ms", phase="second")]
+    faults = [
+        ln.down("h0--p0.leaf0", at=ln.step(7), duration="20 ms", phase="first"),
+        ln.loss("p1.leaf0->*", 0.01, at="15 ms", duration="10 ms", phase="second"),
+    ]
     r = ln.run(fabric(), ln.AllReduce("1 MB", repeat=20, transport="roce"), faults)
     first, second = r.summary.rstrip(".").split("; p1.leaf0->")
     assert "the job stood still for" in first and "stood still" not in second
@@ -142,8 +169,11 @@ def test_ideals_are_found_once_for_each_way(monkeypatch):
 
     looked = []
     leaving = LoneWays._leaving
-    monkeypatch.setattr(LoneWays, "_leaving",
-                        lambda self, node, far: looked.append(node) or leaving(self, node, far))
+    monkeypatch.setattr(
+        LoneWays,
+        "_leaving",
+        lambda self, node, far: looked.append(node) or leaving(self, node, far),
+    )
     counts = []
     for flows in (200, 800):
         looked.clear()
@@ -174,15 +204,18 @@ def test_a_run_that_is_not_repeatable_says_so_on_the_terminal_and_in_markdown(tm
     lab.report.deterministic = False
     r.data.fidelity.notes["waited outside the network"] = "rank 1 sleeps outside the network"
     print_report(lab.report, console)
-    said = ("not repeatable (deterministic: false): once: waited outside the network: rank 1 "
-            "sleeps outside the network")
+    said = (
+        "not repeatable (deterministic: false): once: waited outside the network: rank 1 "
+        "sleeps outside the network"
+    )
     assert said in capsys.readouterr().out and said in to_markdown(lab.report)
 
 
 def test_a_round_of_flows_has_recovered_by_its_slowest_flow():
     """Four flows share three links: 4/3 of the time, though the mean flow keeps 7/8 of its rate."""
-    network = ln.clos.two_tier(planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s",
-                               delay="1 us")
+    network = ln.clos.two_tier(
+        planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us"
+    )
     dead = ln.down("p0.leaf0--p0.spine0", at=ln.step(6), phase="dead")
     r = ln.run(network, ln.Permutation("2 MB", shift=1, repeat=16), [dead], seed=1)
     assert r["dead.expected_capacity"] == 0.875
@@ -190,8 +223,13 @@ def test_a_round_of_flows_has_recovered_by_its_slowest_flow():
     rounds = [(row["end_s"] - begin, row["length_s"]) for row in r.iterations][6:]
     assert all(length > 4 / 3 * r["before.iteration_s"] for _, length in rounds)
     bound = 1.1 * r["before.iteration_s"] / 0.75
-    assert r["dead.recovery_s"] == pytest.approx(next(
-        rounds[i][0] for i in range(8) if all(length <= bound for _, length in rounds[i:i + 3])))
+    assert r["dead.recovery_s"] == pytest.approx(
+        next(
+            rounds[i][0]
+            for i in range(8)
+            if all(length <= bound for _, length in rounds[i : i + 3])
+        )
+    )
 
 
 @pytest.mark.parametrize(("lasts", "recovers"), [("300 us", True), (None, False)])

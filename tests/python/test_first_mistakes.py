@@ -10,8 +10,9 @@ import loomnet as ln
 
 
 def fabric():
-    return ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
-                            delay="1 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s", delay="1 us"
+    )
 
 
 @pytest.fixture
@@ -29,8 +30,11 @@ def test_a_mistyped_name_is_answered_with_the_nearest():
 
 def test_one_fault_in_place_of_a_list_is_told_to_be_a_list(here):
     fault = ln.down("h0--p0.leaf0", at="1 ms", duration="1 ms")
-    with pytest.raises(ln.UsageError, match=r"faults: down\(h0--p0.leaf0\) stands alone; write a "
-                       r"list: \[ln.down\(…\)\]"):
+    with pytest.raises(
+        ln.UsageError,
+        match=r"faults: down\(h0--p0.leaf0\) stands alone; write a "
+        r"list: \[ln.down\(…\)\]",
+    ):
         ln.run(fabric(), ln.AllReduce("1 MB"), fault)
     assert not list(here.iterdir())
 
@@ -42,8 +46,10 @@ def test_tab_offers_builders_and_numbers(here):
     names = r._ipython_key_completions_()
     assert {"before.iteration_s", "down.goodput_ratio", "errors"} <= set(names)
     assert all(r[name] is None or r[name] >= 0 for name in names)
-    assert repr(r) == ("Result(finished, 12 iterations over mrc; phases before, down, after; "
-                       "0 errors; all numbers in .metrics)")
+    assert repr(r) == (
+        "Result(finished, 12 iterations over mrc; phases before, down, after; "
+        "0 errors; all numbers in .metrics)"
+    )
 
 
 def test_a_result_is_read_as_a_mapping(here):
@@ -69,8 +75,9 @@ def test_results_are_equal_where_they_are_one(here):
 
 
 def test_a_run_that_is_not_to_be_written_leaves_nothing(here):
-    (here / "say.py").write_text("import torch.distributed as d\nd.init_process_group('gloo')\n"
-                                 "d.barrier()\nprint('said')\n")
+    (here / "say.py").write_text(
+        "import torch.distributed as d\nd.init_process_group('gloo')\nd.barrier()\nprint('said')\n"
+    )
     r = ln.run(fabric(), ln.TorchJob("say.py", ranks=2, compute="1 ms"), write=False)
     assert "said" in r.rank_log(0), "the logs are there as long as the result"
     folder = r.data.directory

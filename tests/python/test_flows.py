@@ -120,7 +120,8 @@ def test_ideals_round_each_frame_as_links_do(tmp_path, transport):
     for planes, size, most in ((1, "1 B", 1), (4, "836440 B", 1.5)):
         odd = ln.star(hosts=2, planes=planes, rate="677 Gb/s", delay="11.9 ns", payload="256 B")
         r = Lab("odd", directory=tmp_path / size[0]).run(
-            odd, ln.Flows(size, pairs=[(0, 1)], transport=transport))
+            odd, ln.Flows(size, pairs=[(0, 1)], transport=transport)
+        )
         (flow,) = r.flow_records
         assert flow.ideal_ps <= flow.completion_ps <= flow.ideal_ps * most
 
@@ -133,7 +134,8 @@ def test_tcps_ideal_takes_the_nearer_plane_each_way(tmp_path):
         unlike.override(f"h{a}->p0.*", delay="3 us")
         unlike.override(f"h{b}->p1.*", delay="7 us")
     r = Lab("unlike", directory=tmp_path / "unlike").run(
-        unlike, ln.Flows("1 B", pairs=pairs, count=64, gap="40 us", transport="tcp"))
+        unlike, ln.Flows("1 B", pairs=pairs, count=64, gap="40 us", transport="tcp")
+    )
     beyond = {flow.completion_ps - flow.ideal_ps for flow in r.flow_records}
     assert {0, 2_000_000, 6_000_000, 8_000_000} <= beyond and min(beyond) == 0
 
@@ -171,16 +173,28 @@ def test_the_scenario_holds(tmp_path, name):
     assert report.ok, report.failed
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({"sizes": "10 B", "steps": 11}, "Flows: steps: 11 steps of a flow of 10 B would be shorter"),
-    ({"sizes": ["1 MB", "3 B"], "steps": 4}, "Flows: steps: 4 steps of a flow of 3 B"),
-    ({"sizes": "websearch", "steps": 2000}, "Flows: steps: 2000 steps of a flow of 1.46 kB"),
-    ({"sizes": "1 MB", "steps": 4, "count": 1}, "Flows: steps: steps of a ring go with 2 to"),
-    ({"sizes": "1 MB", "claims": [RingClaim()]}, "Flows: claims: packets say a ring step of"),
-    ({"sizes": "1 MB", "steps": 4, "claims": RingClaim()}, "Flows.claims: give a list of claims"),
-    ({"sizes": "1 MB", "steps": 4, "claims": 5}, "Flows.claims: give a list of claims"),
-    ({"sizes": "1 MB", "steps": 4, "claims": [RingClaim()] * 3}, "Flows: claims: 3 claims for 2"),
-])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"sizes": "10 B", "steps": 11},
+            "Flows: steps: 11 steps of a flow of 10 B would be shorter",
+        ),
+        ({"sizes": ["1 MB", "3 B"], "steps": 4}, "Flows: steps: 4 steps of a flow of 3 B"),
+        ({"sizes": "websearch", "steps": 2000}, "Flows: steps: 2000 steps of a flow of 1.46 kB"),
+        ({"sizes": "1 MB", "steps": 4, "count": 1}, "Flows: steps: steps of a ring go with 2 to"),
+        ({"sizes": "1 MB", "claims": [RingClaim()]}, "Flows: claims: packets say a ring step of"),
+        (
+            {"sizes": "1 MB", "steps": 4, "claims": RingClaim()},
+            "Flows.claims: give a list of claims",
+        ),
+        ({"sizes": "1 MB", "steps": 4, "claims": 5}, "Flows.claims: give a list of claims"),
+        (
+            {"sizes": "1 MB", "steps": 4, "claims": [RingClaim()] * 3},
+            "Flows: claims: 3 claims for 2",
+        ),
+    ],
+)
 def test_steps_and_claims_that_flows_cannot_have(values, words):
     with pytest.raises(ln.UsageError, match=f"^{re.escape(words)}"):
         ln.Flows(values.pop("sizes"), **{"count": 2, "transport": "roce", **values})

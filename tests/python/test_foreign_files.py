@@ -25,21 +25,37 @@ def test_hpccs_sizes_are_drawn_as_hpcc_draws_them(tmp_path):
     sizes = from_csv(written(tmp_path, HPCC, "web.txt"))
     # Straight lines between the points, from size 0 on, and never a flow of nothing.
     assert [sizes.at(share) for share in (0.0, 0.075, 0.15, 0.175, 1.0)] == [
-        1, 5_000, 10_000, 15_000, 30_000_000]
-    points = [(0, 0), (10_000, 15), (20_000, 20), (30_000, 30), (50_000, 40), (80_000, 53),
-              (200_000, 60), (30_000_000, 100)]
-    mean = sum((b - a) / 100 * (x + y) / 2
-               for (x, a), (y, b) in itertools.pairwise(points))
+        1,
+        5_000,
+        10_000,
+        15_000,
+        30_000_000,
+    ]
+    points = [
+        (0, 0),
+        (10_000, 15),
+        (20_000, 20),
+        (30_000, 30),
+        (50_000, 40),
+        (80_000, 53),
+        (200_000, 60),
+        (30_000_000, 100),
+    ]
+    mean = sum((b - a) / 100 * (x + y) / 2 for (x, a), (y, b) in itertools.pairwise(points))
     assert sizes.mean == pytest.approx(mean)
     assert ln.Flows(str(tmp_path / "web.txt")).distribution.points == sizes.points
 
 
 def test_spreadsheets_and_sums_of_shares_are_read(tmp_path):
     plain = from_csv(written(tmp_path, "bytes,share\n1000,0\n2000,0.5\n10000,1\n")).points
-    for text in ("\ufeffbytes,share\n1000,0\n2000,0.5\n10000,1\n",  # Excel's UTF-8
-                 "\ufeff1000,0\n2000,0.5\n10000,0.9999999999\n",
-                 "1000,0,\n2000,0.5,\n10000,1,\n", "1000 0\n2000\t50\n10000 100.0000001\n",
-                 "1000, 0%\n 2000 , 50%\n10000,100%\n", "\ufeff1000 0  \n  2000 0.5\n\n10000 1"):
+    for text in (
+        "\ufeffbytes,share\n1000,0\n2000,0.5\n10000,1\n",  # Excel's UTF-8
+        "\ufeff1000,0\n2000,0.5\n10000,0.9999999999\n",
+        "1000,0,\n2000,0.5,\n10000,1,\n",
+        "1000 0\n2000\t50\n10000 100.0000001\n",
+        "1000, 0%\n 2000 , 50%\n10000,100%\n",
+        "\ufeff1000 0  \n  2000 0.5\n\n10000 1",
+    ):
         read = from_csv(written(tmp_path, text)).points
         assert [size for size, _ in read] == [size for size, _ in plain]
         assert [share for _, share in read] == pytest.approx([share for _, share in plain])
@@ -64,8 +80,11 @@ def test_homas_sizes_are_drawn_as_homa_draws_them(tmp_path):
     assert line.at(0.45) == 55 and line.mean != pytest.approx(sizes.mean)
     assert ln.Flows(tmp_path / "homa.txt").distribution.points == sizes.points
     # What is stated must be what is there; and sizes in packets would be 1,460 times too small.
-    with pytest.raises(UsageError, match=r"its first row is one number, 400, and so the mean .* "
-                                         "but that is 352; a row is two numbers, bytes,share"):
+    with pytest.raises(
+        UsageError,
+        match=r"its first row is one number, 400, and so the mean .* "
+        "but that is 352; a row is two numbers, bytes,share",
+    ):
         from_csv(written(tmp_path, HOMA.replace("352.0", "400")))
     with pytest.raises(UsageError, match=r'its sizes are packets, .* give "websearch"'):
         from_csv(written(tmp_path, HOMA, "DCTCP_MsgSizeDist.txt"))
@@ -76,8 +95,10 @@ def test_a_file_of_sizes_has_any_name(tmp_path, monkeypatch):
     plain = from_csv(written(tmp_path, HPCC, "web.txt")).points
     for given in (written(tmp_path, HPCC, "WebSearch_distribution"), "WebSearch_distribution"):
         assert ln.Flows(given).distribution.points == plain
-    with pytest.raises(UsageError, match='"websaerch" is no size, no file, and no known '
-                                         "distribution; nearest: websearch"):
+    with pytest.raises(
+        UsageError,
+        match='"websaerch" is no size, no file, and no known distribution; nearest: websearch',
+    ):
         ln.Flows("websaerch")
 
 
@@ -86,18 +107,37 @@ REFUSALS = {
     "a size is 1 B to 10^15 B": ("-1,0\n5,1\n", "0,0.5\n5,1\n", "1,0\n0,1\n", "1e16,1\n"),
     "a share is 0 to 1, or to 100 in percent": ("1,-0.1\n5,1\n", "1,nan\n5,1\n", "1,101\n"),
     "of the row before; sizes and shares never fall": (
-        "5,0\n4,1\n", "5,0.5\n6,0.4\n7,1\n", "5,90\n6,1\n", "0,0\n5,0.5\n4,1\n"),
-    "a row is two numbers, bytes,share": ("5,1,7\n", "5\n6,1\n", "5,0\nx,1\n", "5;0\n6;1\n",
-                                          "inf,1\n", "nan,1\n", "5,1%%\n", "7\n8\n5 1\n",
-                                          "5 0.5\n7\n9 1\n", "-3\n5 1\n"),
-    "the last row's share is": ("5,0.5\n", "5,0\n6,0.999\n", "5,10\n6,90\n", "5,1%\n",
-                              "185.0\n1 0.00583\n15 0.47\n"),
+        "5,0\n4,1\n",
+        "5,0.5\n6,0.4\n7,1\n",
+        "5,90\n6,1\n",
+        "0,0\n5,0.5\n4,1\n",
+    ),
+    "a row is two numbers, bytes,share": (
+        "5,1,7\n",
+        "5\n6,1\n",
+        "5,0\nx,1\n",
+        "5;0\n6;1\n",
+        "inf,1\n",
+        "nan,1\n",
+        "5,1%%\n",
+        "7\n8\n5 1\n",
+        "5 0.5\n7\n9 1\n",
+        "-3\n5 1\n",
+    ),
+    "the last row's share is": (
+        "5,0.5\n",
+        "5,0\n6,0.999\n",
+        "5,10\n6,90\n",
+        "5,1%\n",
+        "185.0\n1 0.00583\n15 0.47\n",
+    ),
     "no row; a row is bytes,share": ("", "\n\n", "# none\n", "bytes,share\n"),
 }
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    (line, text) for line, texts in REFUSALS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("line", "text"), [(line, text) for line, texts in REFUSALS.items() for text in texts]
+)
 def test_a_refusal_of_sizes_says_what_is_wrong(tmp_path, line, text):
     with pytest.raises(UsageError) as error:
         from_csv(written(tmp_path, text))
@@ -110,8 +150,10 @@ def test_sizes_drawn_at_random_are_read_as_they_were_written(tmp_path):
         sizes = sorted(draw.sample(range(1, 10**6), 5))
         shares = [*sorted(draw.random() for _ in range(4)), 1.0]
         percent, comma = draw.random() < 0.5, draw.random() < 0.5
-        text = "".join(f"{size}{',' if comma else ' '}{share * (100 if percent else 1)!r}\n"
-                       for size, share in zip(sizes, shares, strict=True))
+        text = "".join(
+            f"{size}{',' if comma else ' '}{share * (100 if percent else 1)!r}\n"
+            for size, share in zip(sizes, shares, strict=True)
+        )
         read = from_csv(written(tmp_path, text)).points
         assert [size for size, _ in read] == sizes
         assert [share for _, share in read] == pytest.approx(shares)
@@ -128,8 +170,22 @@ def star(**edge):
     return graph
 
 
-@pytest.mark.parametrize("name", ["bandwidth", "capacity", "bw", "speed", "LinkSpeed", "Gbps",
-                                  "latency", "delay_ms", "loss", "queue_size", "throughput"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bandwidth",
+        "capacity",
+        "bw",
+        "speed",
+        "LinkSpeed",
+        "Gbps",
+        "latency",
+        "delay_ms",
+        "loss",
+        "queue_size",
+        "throughput",
+    ],
+)
 def test_an_attribute_that_speaks_of_a_link_is_refused(name):
     with pytest.raises(UsageError, match=rf"link h0--s0: attribute '{name}' is not read; name it"):
         ln.from_networkx(star(**{name: "10 Gb/s"}), **DEFAULTS)
@@ -161,8 +217,11 @@ def test_what_a_fabric_writes_is_read_without_a_word():
 
 @pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
 def test_a_directed_graph_is_refused_without_every_way_back(kind):
-    with pytest.raises(UsageError, match=r"a directed graph; every link is full duplex: add an "
-                                         "edge s0->h0 to h0->s0, one of each"):
+    with pytest.raises(
+        UsageError,
+        match=r"a directed graph; every link is full duplex: add an "
+        "edge s0->h0 to h0->s0, one of each",
+    ):
         ln.from_networkx(kind([("h0", "s0"), ("h1", "s0")]), **DEFAULTS)
     both = kind([("h0", "s0"), ("s0", "h0"), ("h1", "s0"), ("s0", "h1")])
     assert ln.from_networkx(both, **DEFAULTS).counts == (2, 1, 2)
@@ -179,8 +238,7 @@ def test_a_way_back_may_be_another(kind):
     there = ln.run(fabric, ln.Flows(["125 kB"], pairs=[(0, 1)])).flows[0]["fct_s"]
     assert 1.0e-3 < there < 1.2e-3, "the slow way up sets the pace"
     with pytest.raises(UsageError, match="exists already"):
-        ln.from_networkx(nx.MultiDiGraph([(0, "h0"), ("h0", 0), (0, "h0"), ("h0", 0)]),
-                         **DEFAULTS)
+        ln.from_networkx(nx.MultiDiGraph([(0, "h0"), ("h0", 0), (0, "h0"), ("h0", 0)]), **DEFAULTS)
 
 
 def test_whole_numbers_of_generators_get_a_letter():
@@ -229,11 +287,14 @@ def test_a_node_name_is_refused_by_the_whole_rule(name):
         build(lambda fabric: fabric.add_switch("3"))
 
 
-@pytest.mark.parametrize(("ends", "line"), [
-    (("s0", "s0"), "link s0--s0: it joins s0 to itself"),
-    (("h0", "h0"), "link h0--h0: it joins h0 to itself"),
-    (("h0", "h1"), "link h0--h1: it joins two hosts; put a switch between them"),
-])
+@pytest.mark.parametrize(
+    ("ends", "line"),
+    [
+        (("s0", "s0"), "link s0--s0: it joins s0 to itself"),
+        (("h0", "h0"), "link h0--h0: it joins h0 to itself"),
+        (("h0", "h1"), "link h0--h1: it joins two hosts; put a switch between them"),
+    ],
+)
 def test_a_link_that_cannot_be_is_refused_for_what_it_is(ends, line):
     with pytest.raises(UsageError, match=line):
         build(lambda fabric: fabric.add_link(*ends, **DEFAULTS))
@@ -255,11 +316,14 @@ def test_kinds_that_no_node_has_are_named():
         ln.from_networkx(graph, **DEFAULTS)
 
 
-@pytest.mark.parametrize(("row", "line"), [
-    ('"size": "1 kB", "prio": 3', "unknown name 'prio'"),
-    ('"size": "1 kB", "Size": "2 kB"', "unknown name 'Size'; nearest: size"),
-    ('"sise": "1 kB"', "size is missing"),
-])
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ('"size": "1 kB", "prio": 3', "unknown name 'prio'"),
+        ('"size": "1 kB", "Size": "2 kB"', "unknown name 'Size'; nearest: size"),
+        ('"sise": "1 kB"', "size is missing"),
+    ],
+)
 def test_a_row_of_flows_says_nothing_in_vain(tmp_path, row, line):
     path = written(tmp_path, f'{{"at": "0 s", "source": 0, "destination": 1, {row}}}\n', "f.jsonl")
     with pytest.raises(UsageError, match=rf"f.jsonl:1: {line}"):
@@ -273,16 +337,33 @@ def test_the_page_of_foreign_files_runs(tmp_path, monkeypatch, capsys):
     import pages
 
     (code,) = pages.python_blocks("docs/foreign-files.md")
-    written(tmp_path, "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
-            "Radix_Up 4\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
-            "Bundle 2\nDownlink_Latency_ns 1000\n", "fabric.topo")
+    written(
+        tmp_path,
+        "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
+        "Radix_Up 4\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
+        "Bundle 2\nDownlink_Latency_ns 1000\n",
+        "fabric.topo",
+    )
     written(tmp_path, "Nodes 8\nConnections 1\n0->7 start 0 size 10000\n", "flows.cm")
     written(tmp_path, "0 0\n1000 50\n20000 100\n", "web.txt")
     (tmp_path / "trace").mkdir()
-    chakra.write(tmp_path / "trace", [[
-        chakra.node(1, chakra.COMPUTE, num_ops=7 * 10**10, tensor_size=10**6),
-        chakra.node(2, chakra.COLLECTIVE, after=[1], comm_type=chakra.ALL_REDUCE, comm_size=8000,
-                    involved_dim=[True, False])]] * 8)
+    chakra.write(
+        tmp_path / "trace",
+        [
+            [
+                chakra.node(1, chakra.COMPUTE, num_ops=7 * 10**10, tensor_size=10**6),
+                chakra.node(
+                    2,
+                    chakra.COLLECTIVE,
+                    after=[1],
+                    comm_type=chakra.ALL_REDUCE,
+                    comm_size=8000,
+                    involved_dim=[True, False],
+                ),
+            ]
+        ]
+        * 8,
+    )
     (tmp_path / "page.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     from loomnet.cli.entry import main

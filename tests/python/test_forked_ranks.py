@@ -86,16 +86,25 @@ if __name__ == "__main__":
 class Job:
     """`world` ranks of a script, in processes of this machine and no network."""
 
-    def __init__(self, directory: Path, source: str, world: int, *arguments: str,
-                 fork: bool = True, **environment: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        source: str,
+        world: int,
+        *arguments: str,
+        fork: bool = True,
+        **environment: str,
+    ) -> None:
         directory.mkdir(exist_ok=True)
         script = directory / "script.py"
         script.write_text(textwrap.dedent(source))
         self.logs = directory / f"logs-{fork}"
         environment = {"PYTHONHASHSEED": "0", **environment}
         reading, writing = os.pipe()  # in place of a NIC
-        specs = [RankSpec(rank, f"h{rank}", [sys.executable, script, *arguments], environment,
-                          [reading]) for rank in range(world)]
+        specs = [
+            RankSpec(rank, f"h{rank}", [sys.executable, script, *arguments], environment, [reading])
+            for rank in range(world)
+        ]
         self.lock = RunLock()
         try:
             hosts = LocalHosts(self.lock, [f"h{rank}" for rank in range(world)])
@@ -179,8 +188,17 @@ def test_every_end_of_a_rank_is_told(tmp_path):
         os.kill(job.group.ranks[7].process.pid, signal.SIGKILL)
         while len(job.group.running) > 1:
             job.group.poll(1)
-        assert job.wait(0) == [0, 5, 1, 7, -signal.SIGSEGV, -signal.SIGINT, 0, -signal.SIGKILL,
-                               None]
+        assert job.wait(0) == [
+            0,
+            5,
+            1,
+            7,
+            -signal.SIGSEGV,
+            -signal.SIGINT,
+            0,
+            -signal.SIGKILL,
+            None,
+        ]
         assert job.group.ranks[7].error().startswith("rank 7 was killed by SIGKILL")
         assert "a word" in job.log(2)
         assert "Fatal Python error: Segmentation fault" in job.log(4)
@@ -203,13 +221,15 @@ def test_ranks_end_with_the_process_they_were_forked_from(tmp_path):
 def test_nothing_outlives_a_run_that_is_killed(tmp_path):
     """The run is killed while its ranks wait: they and what they were forked from end with it."""
     (tmp_path / "script.py").write_text("import torch, time\nprint('begins')\ntime.sleep(600)\n")
-    (tmp_path / "run.py").write_text(textwrap.dedent("""
+    (tmp_path / "run.py").write_text(
+        textwrap.dedent("""
         from pathlib import Path
         import loomnet as ln
         job = ln.TorchJob("script.py", ranks=3, compute="1 ms")
         fabric = ln.clos.star(hosts=3, rate="1 Gb/s", delay="1 us")
         ln.run(fabric, job, directory=Path("run"))
-        """))
+        """)
+    )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     run = subprocess.Popen([sys.executable, "run.py"], cwd=tmp_path, env=environment)
     try:
@@ -251,9 +271,13 @@ def test_where_a_fork_could_differ_no_imports_are_shared(tmp_path):
     command = [sys.executable, str(script), "--steps=3"]
     ranks = [{"RANK": str(n), "LOOMNET_RANK_FD": str(n), "PYTHONHASHSEED": "0"} for n in (0, 1)]
     assert forkable([command] * 2, ranks) == ("import torch",)
-    for name, value in [("LOOMNET_FORK", "0"), ("PYTHONHASHSEED", "random"),
-                        ("COVERAGE_PROCESS_START", "any"), ("PYTHONINSPECT", "1"),
-                        ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")]:
+    for name, value in [
+        ("LOOMNET_FORK", "0"),
+        ("PYTHONHASHSEED", "random"),
+        ("COVERAGE_PROCESS_START", "any"),
+        ("PYTHONINSPECT", "1"),
+        ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
+    ]:
         assert not forkable([command] * 2, [{**rank, name: value} for rank in ranks]), name
     # Ranks of one job, but not of one environment, or command.
     assert not forkable([command] * 2, [ranks[0], {**ranks[1], "OMP_NUM_THREADS": "2"}])
@@ -262,11 +286,14 @@ def test_where_a_fork_could_differ_no_imports_are_shared(tmp_path):
     assert not forkable([[sys.executable, "-c", "import torch"]] * 2, ranks)
 
 
-@pytest.mark.parametrize(("environment", "why"), [
-    ({"LOOMNET_FORK": "0"}, None),
-    ({"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, "the imports started threads"),
-    ({"PYTHONPATH": "broken"}, "import torch: ImportError: broken on purpose"),
-])
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"LOOMNET_FORK": "0"}, None),
+        ({"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, "the imports started threads"),
+        ({"PYTHONPATH": "broken"}, "import torch: ImportError: broken on purpose"),
+    ],
+)
 def test_what_cannot_be_forked_is_started_by_itself(tmp_path, environment, why):
     broken = "PYTHONPATH" in environment
     if broken:

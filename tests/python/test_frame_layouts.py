@@ -11,8 +11,9 @@ import loomnet as ln
 from loomnet.programs import compiler
 
 TEXT = pages.PAGES["docs/switch-programs.md"]
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, compiler.ENGINE.compilers)),
-                                reason="no C compiler")
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, compiler.ENGINE.compilers)), reason="no C compiler"
+)
 PROGRAM = """
 #define LN_CONTRACT 1
 #define LN_ROWS 4096
@@ -41,10 +42,19 @@ LOSSY = ln.loss("*--*", 0.02, at="0 s")
 def layouts():
     """(transport, packet, lengths without n, whether it has n) of each row of the table."""
     table = re.search(r"<!-- frames -->\n(.*?)<!-- end -->", TEXT, re.S)[1]
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")]
-            for line in table.splitlines()[2:]]
-    return [(over.lower(), packet, [int(each) for each in re.findall(r"\d+", length)],
-             length.endswith("+ n"), made) for over, packet, made, length in rows]
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()[2:]
+    ]
+    return [
+        (
+            over.lower(),
+            packet,
+            [int(each) for each in re.findall(r"\d+", length)],
+            length.endswith("+ n"),
+            made,
+        )
+        for over, packet, made, length in rows
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +66,16 @@ def program(tmp_path_factory):
 
 def seen(program, job, faults=(), **options):
     """Lengths of the frames that switches have seen, each with a row of the program's."""
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
     fabric.override("*--*", data_limit="60 kB", ecn=ln.Ecn("5 kB", "20 kB"))
     fabric.program("*", program)
     r = ln.run(fabric, job, faults, write=False, **options)
     assert r["errors"] == 0
-    return {row["row"]: row for switch in fabric.switches
-            for row in r.switch(switch).snapshot()["rows"]}
+    return {
+        row["row"]: row for switch in fabric.switches for row in r.switch(switch).snapshot()["rows"]
+    }
 
 
 @pytest.mark.parametrize("transport", SIZES)
@@ -93,8 +105,9 @@ def test_each_packet_of_the_table_is_seen_and_no_other(program, transport):
     for packet, found in must:
         assert found & set(lengths), packet
     ports = {row["port"] for row in lengths.values()}
-    named = set(re.findall(r"to port (\d+)", " ".join(row[-1] for row in layouts()
-                                                     if row[0] == transport)))
+    named = set(
+        re.findall(r"to port (\d+)", " ".join(row[-1] for row in layouts() if row[0] == transport))
+    )
     assert ports == {int(each) for each in named} if named else ports == {0}
 
 
@@ -124,8 +137,9 @@ def test_a_host_has_the_address_of_its_number(program, transport):
 
 
 def test_the_ports_on_the_page_are_those_of_the_engine(program):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
     shown = re.search(r"```text\n(port .*?)```", TEXT, re.S)[1]
     ports = fabric.ports("p0.leaf0")
     assert str(ports).split() == shown.split()

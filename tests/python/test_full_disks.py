@@ -45,8 +45,9 @@ def test_a_full_recording_leaves_the_figures(tmp_path, option):
 def test_an_output_keeps_what_was_there_where_nothing_ran(tmp_path):
     (tmp_path / "kept").write_text("before")
     for name in ("kept", "new"):
-        done = loomnet_in(tmp_path, "run", "short.py", "--json", name, "--pcap", "nowhere:0=x",
-                          environment={})
+        done = loomnet_in(
+            tmp_path, "run", "short.py", "--json", name, "--pcap", "nowhere:0=x", environment={}
+        )
         assert done.returncode == 2, done.stderr
     assert (tmp_path / "kept").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "short.py"]
@@ -63,8 +64,12 @@ def test_a_file_system_without_room_is_refused_before_traffic(tmp_path, options)
         if "size" in options:
             (disk / "fill").write_bytes(bytes(60 * 1024))
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "run", "../short.py"], cwd=disk, text=True,
-            capture_output=True, timeout=60)
+            [sys.executable, "-m", "loomnet", "run", "../short.py"],
+            cwd=disk,
+            text=True,
+            capture_output=True,
+            timeout=60,
+        )
         left = [path.name for path in disk.iterdir() if path.name != "fill"]
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -76,17 +81,29 @@ def test_a_file_size_limit_is_refused_before_traffic(tmp_path):
     (tmp_path / "short.py").write_text(textwrap.dedent(RUN).format(before="pass"))
     done = subprocess.run(
         ["prlimit", "--fsize=2000", sys.executable, "-B", "-m", "loomnet", "run", "short.py"],
-        cwd=tmp_path, text=True, capture_output=True, timeout=60)
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and "File too large" in done.stderr, done.stderr
     assert not (tmp_path / "runs").exists()
 
 
 def test_figures_are_printed_where_the_report_cannot_be_written(tmp_path):
     gone = "import shutil; shutil.rmtree('runs')"
-    scenario = textwrap.dedent(RUN).format(before="pass").replace(
-        '    lab.check("it ran"', f'    {gone}\n    lab.check("it ran"')
+    scenario = (
+        textwrap.dedent(RUN)
+        .format(before="pass")
+        .replace('    lab.check("it ran"', f'    {gone}\n    lab.check("it ran"')
+    )
     (tmp_path / "short.py").write_text(scenario)
-    done = subprocess.run([sys.executable, "-m", "loomnet", "run", "short.py"], cwd=tmp_path,
-                          text=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet", "run", "short.py"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "ok   it ran" in done.stdout and "not written: cannot write" in done.stdout

@@ -14,8 +14,9 @@ NAMES = {entry.name for entry in glossary.entries()}
 
 
 def explained(*words):
-    return subprocess.run([sys.executable, "-m", "loomnet", "explain", *words], capture_output=True,
-                          text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "loomnet", "explain", *words], capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("kind", defined_names.everything())
@@ -48,34 +49,72 @@ def test_every_line_of_the_page_is_read():
     assert glossary.markdown().count("\n:   ") == len(glossary.entries())
 
 
-@pytest.mark.parametrize(("asked", "found"), [
-    ("blip_s", {"blip_s"}),
-    ("down.goodput_ratio", {"goodput_ratio"}),
-    ("mrc.job0.down.blip_s", {"blip_s"}),
-    ("queue_full", {"drop_queue_full"}),
-    ("unasked_answer", {"drop_unasked_answer"}),
-    ("out_of_order", {"out_of_order_dropped"}),
-    ("drop_umem_dry", {"umem_dry"}),
-    ("slots_mean.p0.leaf0", {"slots_mean"}),
-    ("ina.full", {"full"}),
-    ("MRC", {"MRC"}),
-    ("B.off.step_gap", {"step gap"}),
-    ("symphony", {"Symphony"}),
-    ("mrc", {"MRC"}),
-    ("planes", {"plane"}),
-    ("queue pairs", {"queue pair"}),
-    ("D", {"D"}),
-])
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("blip_s", {"blip_s"}),
+        ("down.goodput_ratio", {"goodput_ratio"}),
+        ("mrc.job0.down.blip_s", {"blip_s"}),
+        ("queue_full", {"drop_queue_full"}),
+        ("unasked_answer", {"drop_unasked_answer"}),
+        ("out_of_order", {"out_of_order_dropped"}),
+        ("drop_umem_dry", {"umem_dry"}),
+        ("slots_mean.p0.leaf0", {"slots_mean"}),
+        ("ina.full", {"full"}),
+        ("MRC", {"MRC"}),
+        ("B.off.step_gap", {"step gap"}),
+        ("symphony", {"Symphony"}),
+        ("mrc", {"MRC"}),
+        ("planes", {"plane"}),
+        ("queue pairs", {"queue pair"}),
+        ("D", {"D"}),
+    ],
+)
 def test_a_name_is_found_as_reports_write_it(asked, found):
     assert {entry.name for entry in glossary.explain(asked)} == found
 
 
-@pytest.mark.parametrize("word", [
-    "ESA", "ATP", "SwitchML", "MixNet", "parameter server", "hash", "pool", "bisection",
-    "bandwidth", "RTT", "flow completion time", "Gloo", "experts", "worker", "jitter", "tuning",
-    "tuned", "held", "summing", "done", "verdict", "link_use", "link use", "reroute_delay",
-    "policy", "window", "rule", "share", "repatch", "worthwhile", "p99", "host", "priority",
-    "placement", "profile", "dark"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "ESA",
+        "ATP",
+        "SwitchML",
+        "MixNet",
+        "parameter server",
+        "hash",
+        "pool",
+        "bisection",
+        "bandwidth",
+        "RTT",
+        "flow completion time",
+        "Gloo",
+        "experts",
+        "worker",
+        "jitter",
+        "tuning",
+        "tuned",
+        "held",
+        "summing",
+        "done",
+        "verdict",
+        "link_use",
+        "link use",
+        "reroute_delay",
+        "policy",
+        "window",
+        "rule",
+        "share",
+        "repatch",
+        "worthwhile",
+        "p99",
+        "host",
+        "priority",
+        "placement",
+        "profile",
+        "dark",
+    ],
+)
 def test_words_that_courses_use_have_an_entry(word):
     assert {entry.section for entry in glossary.explain(word)} >= {"Words"}
 
@@ -93,7 +132,9 @@ def test_a_notebook_has_the_entries_too():
 
 def test_both_meanings_of_a_name_are_told():
     assert {entry.section for entry in glossary.explain("release")} == {
-        "Events", "Counters of switches that sum"}
+        "Events",
+        "Counters of switches that sum",
+    }
 
 
 def test_an_unknown_name_is_one_line_with_the_nearest():
@@ -104,9 +145,14 @@ def test_an_unknown_name_is_one_line_with_the_nearest():
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("asked", "owner"), [
-    ("dark_scope", "ln.CircuitControl"), ("hosts_per_leaf", "ln.clos.Clos"),
-    ("stall_timeout", "ln.AllGather")])
+@pytest.mark.parametrize(
+    ("asked", "owner"),
+    [
+        ("dark_scope", "ln.CircuitControl"),
+        ("hosts_per_leaf", "ln.clos.Clos"),
+        ("stall_timeout", "ln.AllGather"),
+    ],
+)
 def test_an_argument_without_an_entry_says_whose_help_has_it(asked, owner):
     with pytest.raises(UsageError, match=rf'"{asked}" is an argument; see help\({owner}\)'):
         glossary.explain(asked)

@@ -19,8 +19,11 @@ def graph(role="server", switch_role="tor", name="h"):
 @pytest.mark.parametrize("ranks", [{}, {"ranks": 4}])
 def test_hosts_that_a_graph_gave_a_role_without_ranks_are_named(ranks):
     fabric = ln.from_networkx(graph())
-    with pytest.raises(ln.UsageError, match='net has 4 hosts, all of role "server", which have no '
-                                            "rank; the roles are from the graph's attribute role"):
+    with pytest.raises(
+        ln.UsageError,
+        match='net has 4 hosts, all of role "server", which have no '
+        "rank; the roles are from the graph's attribute role",
+    ):
         ln.run(fabric, ln.AllReduce("1 MB", **ranks), write=False)
     assert fabric.passed == ["role of a switch (1 node)"]
     assert ln.run(ln.from_networkx(graph(role="rank")), ln.AllReduce("10 kB"), write=False)
@@ -31,8 +34,9 @@ def test_a_graph_without_hosts_says_how_a_node_is_one():
         ln.run(ln.from_networkx(graph(role=None, name="gpu")), ln.AllReduce("1 MB"), write=False)
 
 
-@pytest.mark.parametrize(("slip", "meant"), [("rat", "rate"), ("dealy", "delay"),
-                                             ("delya", "delay")])
+@pytest.mark.parametrize(
+    ("slip", "meant"), [("rat", "rate"), ("dealy", "delay"), ("delya", "delay")]
+)
 def test_a_slip_for_an_attribute_that_is_read_is_refused(slip, meant):
     made = graph(role=None)
     values = made.edges["h0", "tor1"]

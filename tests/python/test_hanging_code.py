@@ -27,13 +27,19 @@ def hangs(*_):
 
 
 def lossy(transport, **options):
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="5 us")
-    faults = [ln.loss("p0.spine0->p0.leaf0", 0.05, at="0.1 ms", duration="20 ms"),
-              ln.delay("p0.spine0->p0.leaf0", "2 ms", at="0.2 ms", duration="0.5 ms"),
-              ln.down("h0--p1.leaf0", at="0.1 ms", duration="3 ms")]
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="5 us"
+    )
+    faults = [
+        ln.loss("p0.spine0->p0.leaf0", 0.05, at="0.1 ms", duration="20 ms"),
+        ln.delay("p0.spine0->p0.leaf0", "2 ms", at="0.2 ms", duration="0.5 ms"),
+        ln.down("h0--p1.leaf0", at="0.1 ms", duration="3 ms"),
+    ]
     return (fabric, ln.Incast("200 kB", repeat=3, transport=transport, compute="5 ms"), faults), {
-        "sample": "0.1 ms", "observe": ["a"], **options}
+        "sample": "0.1 ms",
+        "observe": ["a"],
+        **options,
+    }
 
 
 def a_control(method):
@@ -58,12 +64,17 @@ def a_control(method):
 
 
 def a_controller(method):
-    own = {"subscribes": ("iteration",), "advance": lambda self, now, view: None,
-           "on_event": lambda self, now, event: None}
+    own = {
+        "subscribes": ("iteration",),
+        "advance": lambda self, now, view: None,
+        "on_event": lambda self, now, event: None,
+    }
     if method == "an answer":
+
         def advance(self, now, view):
             hangs()
             yield
+
         own["advance"] = advance
     elif method == "subscribes":
         own["subscribes"] = property(hangs)
@@ -72,7 +83,8 @@ def a_controller(method):
     ln.plugin.controller("hanging")(type("Hanging", (), own))
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
     return (fabric, ln.AllReduce("2 MB", 10)), {
-        "controllers": [ln.controller("hanging", every="1 ms")]}
+        "controllers": [ln.controller("hanging", every="1 ms")]
+    }
 
 
 def a_priority(method):
@@ -85,19 +97,41 @@ def a_priority(method):
 def an_assigner(method):
     own = {"assign": lambda self, demand, free, previous: previous, method: hangs}
     ln.plugin.assignment("hanging")(type("Hanging", (), own))
-    fabric, job = mfabric.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
-                                   layers=1, micro_batches=1, iterations=1,
-                                   control={"rule": "hanging"})
+    fabric, job = mfabric.compared(
+        "mixnet",
+        rate="100 Gb/s",
+        servers=8,
+        data=1,
+        pipeline=1,
+        layers=1,
+        micro_batches=1,
+        iterations=1,
+        control={"rule": "hanging"},
+    )
     return (fabric, job), {"model": "fluid"}
 
 
-CONTROL = ("__init__", "on_ack", "on_congestion", "on_tick", "on_established", "on_restart",
-           "on_recovered", "on_undo", "on_ports", "observe")
-METHODS = [*((a_control, "congestion control", each) for each in CONTROL),
-           *((a_controller, "controller", each) for each in (
-               "__init__", "advance", "on_event", "next_time", "subscribes", "an answer")),
-           *((a_priority, "priority", each) for each in ("__init__", "priority")),
-           *((an_assigner, "assignment", each) for each in ("__init__", "assign"))]
+CONTROL = (
+    "__init__",
+    "on_ack",
+    "on_congestion",
+    "on_tick",
+    "on_established",
+    "on_restart",
+    "on_recovered",
+    "on_undo",
+    "on_ports",
+    "observe",
+)
+METHODS = [
+    *((a_control, "congestion control", each) for each in CONTROL),
+    *(
+        (a_controller, "controller", each)
+        for each in ("__init__", "advance", "on_event", "next_time", "subscribes", "an answer")
+    ),
+    *((a_priority, "priority", each) for each in ("__init__", "priority")),
+    *((an_assigner, "assignment", each) for each in ("__init__", "assign")),
+]
 # As errors call a method.
 NAMES = {("controller", "an answer"): "advance", ("congestion control", "__init__"): "the maker"}
 
@@ -115,6 +149,7 @@ def hanging(monkeypatch):
         def run():
             begun.set()
             exec(HANG[how], {})
+
         monkeypatch.setitem(globals(), "hang", run)
         return begun
 
@@ -129,8 +164,11 @@ def ways(first):
 
 
 def all_of(first):
-    return [pytest.param(*row, *how.values, marks=how.marks, id="-".join((*row[1:], *how.values)))
-            for row in METHODS for how in ways(first)]
+    return [
+        pytest.param(*row, *how.values, marks=how.marks, id="-".join((*row[1:], *how.values)))
+        for row in METHODS
+        for how in ways(first)
+    ]
 
 
 @pytest.mark.parametrize(("make", "kind", "method", "how"), all_of("loops"))
@@ -214,7 +252,8 @@ def test_the_wall_time_ends_nothing_of_the_runs_own(tmp_path, monkeypatch):
     monkeypatch.setattr(wall_time, "CLOSING_S", -0.25)
     monkeypatch.setattr(wall_time, "AGAIN_S", 0.01)
     r = Lab("waits", directory=tmp_path / "run", max_wall_s=0.3).run(
-        ln.star(hosts=4, rate="100 Gb/s", delay="1 us"), ln.AllToAll("2 MB", 10**5))
+        ln.star(hosts=4, rate="100 Gb/s", delay="1 us"), ln.AllToAll("2 MB", 10**5)
+    )
     assert r.data.ended == "stalled" and "--max-wall 0.3 s is over" in r.data.reason
     assert len(r.data.iterations) > 0
 
@@ -232,8 +271,14 @@ def demo(lab: ln.Lab):
 
 def loomnet(tmp_path, body, *words):
     (tmp_path / "demo.py").write_text(HEAD + body)
-    return subprocess.run([sys.executable, "-m", "loomnet", *words], cwd=tmp_path, text=True,
-                          capture_output=True, check=False, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "loomnet", *words],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def test_a_thread_that_lives_on_is_ended_with_a_line(tmp_path):
@@ -242,8 +287,10 @@ def test_a_thread_that_lives_on_is_ended_with_a_line(tmp_path):
     done = loomnet(tmp_path, body, "run", "demo.py")
     assert time.monotonic() - began < 60
     assert done.returncode == 0 and "report: " in done.stdout, done.stdout + done.stderr
-    assert done.stderr == ("loomnet: ended with the thread mine still running, which the scenario "
-                           "or a plug-in had started; a daemon thread ends by itself\n")
+    assert done.stderr == (
+        "loomnet: ended with the thread mine still running, which the scenario "
+        "or a plug-in had started; a daemon thread ends by itself\n"
+    )
 
 
 def test_a_thread_that_ends_in_time_says_nothing(tmp_path):
@@ -257,7 +304,8 @@ def test_os_exit_does_not_pass_for_a_run_that_ended_well(tmp_path, status):
     done = loomnet(tmp_path, f"    os._exit({status})\n", "run", "demo.py")
     assert done.returncode == 1 and done.stderr == (
         f"loomnet: the scenario's own code called os._exit({status}) (demo.py:8): no report was "
-        "written\n")
+        "written\n"
+    )
 
 
 def test_os_exit_of_a_child_is_its_own(tmp_path):
@@ -270,16 +318,24 @@ def test_os_exit_of_a_child_is_its_own(tmp_path):
 def shell(tmp_path, line):
     (tmp_path / "demo.py").write_text(HEAD)
     command = line.replace("loomnet", f"{sys.executable} -m loomnet", 1)
-    return subprocess.run(["bash", "-c", command], cwd=tmp_path, text=True, capture_output=True,
-                          check=False, timeout=120)
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize("words", ["run demo.py", "list demo.py", "describe demo.py", "--version"])
 def test_a_closed_standard_output_is_one_line(tmp_path, words):
     done = shell(tmp_path, f"loomnet {words} >&-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == ("loomnet: standard output is closed, so nothing was run; write "
-                           ">/dev/null to run without it\n")
+    assert done.stderr == (
+        "loomnet: standard output is closed, so nothing was run; write "
+        ">/dev/null to run without it\n"
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -296,9 +352,20 @@ def test_a_machine_without_proc_is_one_line(tmp_path):
         pytest.skip("mounting needs root")
     (tmp_path / "demo.py").write_text(HEAD)
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c",
-         f"mount -t tmpfs none /proc && exec {sys.executable} -m loomnet run demo.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False)
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            f"mount -t tmpfs none /proc && exec {sys.executable} -m loomnet run demo.py",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == ("loomnet: /proc/self/status: No such file or directory; Loomnet needs "
-                           "/proc: mount -t proc proc /proc\n")
+    assert done.stderr == (
+        "loomnet: /proc/self/status: No such file or directory; Loomnet needs "
+        "/proc: mount -t proc proc /proc\n"
+    )

@@ -11,10 +11,14 @@ pytest.importorskip("torch")
 SHORT = {("rendezvous", "sleep"), ("no_optimizer", "receive")}
 
 
-@pytest.mark.parametrize(("stage", "way"), [
-    pytest.param(*case, marks=() if case in SHORT else pytest.mark.soak) for case in CASES])
+@pytest.mark.parametrize(
+    ("stage", "way"),
+    [pytest.param(*case, marks=() if case in SHORT else pytest.mark.soak) for case in CASES],
+)
 def test_every_hang_ends_and_is_named(tmp_path, stage, way):
     lab = Lab("hangs", directory=tmp_path / "run", max_wall_s=100)
-    r = lab.run(ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
-                ln.TorchJob(SCRIPT, args=[stage, way], ranks=2, compute="1 ms", stall_wall="3 s"))
+    r = lab.run(
+        ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
+        ln.TorchJob(SCRIPT, args=[stage, way], ranks=2, compute="1 ms", stall_wall="3 s"),
+    )
     check(r, stage, way)

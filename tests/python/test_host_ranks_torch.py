@@ -15,8 +15,16 @@ TRANSPORTS = ["mrc", "roce", "gloo"]
 
 
 def fabric(hosts, ranks, **changes):
-    values = {"planes": 2, "leaves": 2, "spines": 1, "hosts_per_leaf": hosts // 2,
-              "rate": "10 Gb/s", "delay": "1 us", "ranks_per_host": ranks, **changes}
+    values = {
+        "planes": 2,
+        "leaves": 2,
+        "spines": 1,
+        "hosts_per_leaf": hosts // 2,
+        "rate": "10 Gb/s",
+        "delay": "1 us",
+        "ranks_per_host": ranks,
+        **changes,
+    }
     return ln.clos.two_tier(**values)
 
 
@@ -34,8 +42,10 @@ def lines(result):
     return [match.groups() for log in logs if (match := LINE.search(log.read_text()))]
 
 
-@pytest.mark.parametrize("transport", [
-    pytest.param(each, marks=pytest.mark.soak) if each != "mrc" else each for each in TRANSPORTS])
+@pytest.mark.parametrize(
+    "transport",
+    [pytest.param(each, marks=pytest.mark.soak) if each != "mrc" else each for each in TRANSPORTS],
+)
 def test_two_hosts_of_two_ranks_learn_what_four_hosts_do(tmp_path, transport):
     spread = run(tmp_path / "4x1", fabric(4, 1), job(transport=transport))
     packed = run(tmp_path / "2x2", fabric(2, 2), job(transport=transport))
@@ -46,10 +56,15 @@ def test_two_hosts_of_two_ranks_learn_what_four_hosts_do(tmp_path, transport):
     own = lines(packed)
     assert {digest for digest, *_ in own} == {digest for digest, *_ in lines(spread)}
     assert len({digest for digest, *_ in own}) == 1
-    assert [where for _, *where in own] == [["0", "0", "2", "h0"], ["1", "1", "2", "h0"],
-                                            ["2", "0", "2", "h1"], ["3", "1", "2", "h1"]]
+    assert [where for _, *where in own] == [
+        ["0", "0", "2", "h0"],
+        ["1", "1", "2", "h0"],
+        ["2", "0", "2", "h1"],
+        ["3", "1", "2", "h1"],
+    ]
     assert [where for _, *where in lines(spread)] == [
-        [str(rank), "0", "1", f"h{rank}"] for rank in range(4)]
+        [str(rank), "0", "1", f"h{rank}"] for rank in range(4)
+    ]
     moved = packed.data.totals["nic h0"]
     assert moved["local_bytes"] > 0 and moved["bytes_placed"] > 0
     assert "local_bytes" not in spread.data.totals["nic h0"]
@@ -57,8 +72,12 @@ def test_two_hosts_of_two_ranks_learn_what_four_hosts_do(tmp_path, transport):
 
 def test_a_host_that_is_not_full_says_so_to_its_ranks(tmp_path):
     own = lines(run(tmp_path, fabric(2, 3), job()))
-    assert [where for _, *where in own] == [["0", "0", "3", "h0"], ["1", "1", "3", "h0"],
-                                            ["2", "2", "3", "h0"], ["3", "0", "1", "h1"]]
+    assert [where for _, *where in own] == [
+        ["0", "0", "3", "h0"],
+        ["1", "1", "3", "h0"],
+        ["2", "2", "3", "h0"],
+        ["3", "0", "1", "h1"],
+    ]
 
 
 @pytest.mark.soak  # test_real_ranks.py does it with a rank on each host
@@ -83,8 +102,11 @@ def test_iterations_follow_the_local_link_where_that_is_slow(tmp_path):
 @pytest.mark.soak
 def test_two_jobs_on_the_same_hosts_each_learn_as_alone(tmp_path):
     both = ["h0", "h1"]
-    result = run(tmp_path / "both", fabric(2, 2),
-                 [job(name="a", hosts=both), job(name="b", hosts=both, transport="roce")])
+    result = run(
+        tmp_path / "both",
+        fabric(2, 2),
+        [job(name="a", hosts=both), job(name="b", hosts=both, transport="roce")],
+    )
     alone = {digest for digest, *_ in lines(run(tmp_path / "alone", fabric(4, 1), job()))}
     for name in "ab":
         own = result.job(name)

@@ -26,16 +26,23 @@ def test_a_rank_cannot_block_the_engine_by_flags_of_what_it_inherited(tmp_path, 
     assert r.data.ended == "failed" and "rank 1 ended with exit status 7" in r.data.reason
 
 
-@pytest.mark.parametrize(("kind", "why"), [
-    *((kind, "flood of work requests or marks") for kind in
-      ("step", "hash", "optimizer", "failure", "work_begin", "work_end")),
-    ("meet", "malformed mark"),
-    *((f"{ring}_produced", "ring index corrupted") for ring in ("submissions", "marks")),
-    *((f"{ring}_consumed", "ring index corrupted") for ring in
-      ("completions", "arrivals", "notices")),
-    ("state", "state word corrupted"),
-    ("far_step", "malformed mark"),
-])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        *(
+            (kind, "flood of work requests or marks")
+            for kind in ("step", "hash", "optimizer", "failure", "work_begin", "work_end")
+        ),
+        ("meet", "malformed mark"),
+        *((f"{ring}_produced", "ring index corrupted") for ring in ("submissions", "marks")),
+        *(
+            (f"{ring}_consumed", "ring index corrupted")
+            for ring in ("completions", "arrivals", "notices")
+        ),
+        ("state", "state word corrupted"),
+        ("far_step", "malformed mark"),
+    ],
+)
 def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     r = run_of(tmp_path, kind)
@@ -57,7 +64,8 @@ def test_a_terminal_is_not_told_what_to_do_by_a_rank(tmp_path, monkeypatch, caps
     (tmp_path / "scenario.py").write_text(
         "import loomnet as ln\n\n@ln.scenario\ndef prints(lab: ln.Lab):\n"
         f"    fabric = ln.clos.two_tier(**{FABRIC!r})\n"
-        '    lab.run(fabric, ln.TorchJob("rank.py", ranks=2, compute="1 ms"))\n')
+        '    lab.run(fabric, ln.TorchJob("rank.py", ranks=2, compute="1 ms"))\n'
+    )
     assert main(["run", "scenario.py"]) == 1
     out = capsys.readouterr().out
     assert r"\x1b]0;title\x07 \x9b31m \u202e end" in out

@@ -112,34 +112,51 @@ def test_a_bad_message_is_one_clear_line(tmp_path, old, new, line):
 
 HEAD = "Nodes 4\nConnections 1\n"
 REFUSALS = {  # for each line, inputs that are wrong in that way and in no other
-    "is no connection: write 0->1": ("0->1id 1 start 0 size 5", "0->-1 start 0 size 5",
-                                     "a->b start 0 size 5", "0-> 1 start 0 size 5"),
+    "is no connection: write 0->1": (
+        "0->1id 1 start 0 size 5",
+        "0->-1 start 0 size 5",
+        "a->b start 0 size 5",
+        "0-> 1 start 0 size 5",
+    ),
     "an endless flow": ("0->1 start 0", "0->1 start 0 size 0", "0->1 id 1 trigger 5"),
     "a trigger needs an id above 0 and one of": (
-        "trigger id 0 oneshot", "trigger oneshot", "trigger id 3", "trigger"),
-    "says 1, the file holds": ("", "0->1 start 0 size 5\n0->2 start 0 size 5",
-                               "trigger id 1 oneshot"),
+        "trigger id 0 oneshot",
+        "trigger oneshot",
+        "trigger id 3",
+        "trigger",
+    ),
+    "says 1, the file holds": (
+        "",
+        "0->1 start 0 size 5\n0->2 start 0 size 5",
+        "trigger id 1 oneshot",
+    ),
     "no node": ("0->4 start 0 size 5", "9->0 start 0 size 5", "0->99999999 start 0 size 5"),
     "has no value": ("0->1 start 0 size", "0->1 start", "trigger id", "trigger id 1 barrier count"),
     "a trigger is oneshot or barrier, not both": ("trigger id 1 oneshot barrier count 2",),
 }
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    (line, text) for line, texts in REFUSALS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("line", "text"), [(line, text) for line, texts in REFUSALS.items() for text in texts]
+)
 def test_a_refusal_of_a_matrix_says_what_is_wrong(tmp_path, line, text):
     with pytest.raises(UsageError) as error:
         ln.Flows.from_htsim(written(tmp_path, HEAD + text))
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "line"), [
-    ("0->1 start 0 size 5", "m.cm:1: a connection before Nodes"),
-    ("Connections 1\n0->1 start 0 size 5\nNodes 4", "m.cm:2: a connection before Nodes"),
-    ("Nodes 4\n0->1 start 0 size 5", "Connections is missing, the file holds 1"),
-    ("Nodes 4\nConnections 1\n0->1 start 0 size 5\ntrigger id 1 oneshot",
-     "Triggers is missing, the file holds 1"),
-])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0->1 start 0 size 5", "m.cm:1: a connection before Nodes"),
+        ("Connections 1\n0->1 start 0 size 5\nNodes 4", "m.cm:2: a connection before Nodes"),
+        ("Nodes 4\n0->1 start 0 size 5", "Connections is missing, the file holds 1"),
+        (
+            "Nodes 4\nConnections 1\n0->1 start 0 size 5\ntrigger id 1 oneshot",
+            "Triggers is missing, the file holds 1",
+        ),
+    ],
+)
 def test_a_header_that_is_not_there_is_said(tmp_path, text, line):
     with pytest.raises(UsageError) as error:
         ln.Flows.from_htsim(written(tmp_path, text))
@@ -187,7 +204,8 @@ trigger id 1 oneshot
 def test_messages_of_one_id_go_one_after_another_over_one_connection(tmp_path):
     def ended(name, text):
         r = Lab(name, directory=tmp_path / name).run(
-            ln.star(hosts=4, **LINK), ln.Flows.from_htsim(written(tmp_path, text, f"{name}.cm")))
+            ln.star(hosts=4, **LINK), ln.Flows.from_htsim(written(tmp_path, text, f"{name}.cm"))
+        )
         return [(f.start_ps, f.end_ps - f.start_ps) for f in r.flow_records], r
 
     flows, r = ended("msg", MESSAGES)
@@ -213,9 +231,11 @@ def test_what_nobody_fires_never_starts_and_is_said(tmp_path):
 def test_a_trigger_fired_twice_counts_the_first_time(tmp_path):
     pytest.importorskip("loomnet._core")
     text = CHAIN.replace("barrier count 1", "multishot").replace(
-        "send_done_trigger 1", "send_done_trigger 1 recv_done_trigger 2")
+        "send_done_trigger 1", "send_done_trigger 1 recv_done_trigger 2"
+    )
     r = Lab("cm", directory=tmp_path / "run").run(
-        ln.star(hosts=6, **LINK), ln.Flows.from_htsim(written(tmp_path, text)))
+        ln.star(hosts=6, **LINK), ln.Flows.from_htsim(written(tmp_path, text))
+    )
     first, second, third = r.flow_records
     assert first.start_ps < third.start_ps < first.end_ps == second.start_ps
 
@@ -233,7 +253,8 @@ def test_a_serial_chain_takes_the_sum_of_its_steps(tmp_path, kind):
     lines += [f"trigger id {i} oneshot" for i in range(1, hosts)]
     r = Lab("cm", directory=tmp_path / "run").run(
         ln.star(hosts=hosts, payload="4096 B", **LINK),
-        ln.Flows.from_htsim(written(tmp_path, "\n".join(lines))))
+        ln.Flows.from_htsim(written(tmp_path, "\n".join(lines))),
+    )
     frame = 4096 + 142 + 24
     there_ps = 2 * 10**6 + (10 + 1) * frame * 8 * 10
     back_ps = 2 * 10**6 + 2 * (154 + 24) * 8 * 10
@@ -268,25 +289,31 @@ def test_a_topology_of_two_tiers_runs(tmp_path):
 
 
 def test_what_waits_for_a_connection_that_never_starts_never_starts(tmp_path):
-    text = ("Nodes 4\nConnections 4\nTriggers 3\n0->1 start 0 size 4096 send_done_trigger 3\n"
-            "1->2 trigger 1 size 4096 send_done_trigger 2\n2->3 trigger 2 size 4096 "
-            "recv_done_trigger 3\n3->0 trigger 3 size 4096\ntrigger id 1 oneshot\n"
-            "trigger id 2 oneshot\ntrigger id 3 barrier count 2\n")
+    text = (
+        "Nodes 4\nConnections 4\nTriggers 3\n0->1 start 0 size 4096 send_done_trigger 3\n"
+        "1->2 trigger 1 size 4096 send_done_trigger 2\n2->3 trigger 2 size 4096 "
+        "recv_done_trigger 3\n3->0 trigger 3 size 4096\ntrigger id 1 oneshot\n"
+        "trigger id 2 oneshot\ntrigger id 3 barrier count 2\n"
+    )
     job = ln.Flows.from_htsim(written(tmp_path, text))
     assert "3 connections never start" in job.describe()
-    r = Lab("never", directory=tmp_path / "run").run(ln.star(hosts=4, rate="1 Gb/s", delay="1 us"),
-                                                    job)
+    r = Lab("never", directory=tmp_path / "run").run(
+        ln.star(hosts=4, rate="1 Gb/s", delay="1 us"), job
+    )
     assert [(flow.source, flow.destination) for flow in r.flow_records] == [(0, 1)]
 
 
 def test_connections_that_start_together_are_moved_apart_unless_asked(tmp_path):
-    text = "Nodes 9\nConnections 8\n" + "".join(f"{i}->0 start 2.5 size 4096\n"
-                                                for i in range(1, 9))
+    text = "Nodes 9\nConnections 8\n" + "".join(
+        f"{i}->0 start 2.5 size 4096\n" for i in range(1, 9)
+    )
     starts = []
     for jitter in ({}, {"jitter": "0 s"}):
         r = Lab("apart", directory=tmp_path / str(len(jitter))).run(
             ln.star(hosts=9, rate="100 Gb/s", delay="1 us"),
-            ln.Flows.from_htsim(written(tmp_path, text), start_unit="1 us"), **jitter)
+            ln.Flows.from_htsim(written(tmp_path, text), start_unit="1 us"),
+            **jitter,
+        )
         starts.append([flow.start_ps for flow in r.flow_records])
         assert ("start jitter" in r.data.fidelity.notes) == (jitter == {})
     assert len(set(starts[0])) == 8 and all(0 <= at - 2_500_000 < 10**6 for at in starts[0])
@@ -359,7 +386,8 @@ def built_by_htsim(top, tiers):
     down = [tier["radix_down"] for tier in tiers]
     up = [tier["radix_up"] for tier in tiers[:-1]]
     fits = all(down[i] % bundle[i] == 0 for i in range(count)) and all(
-        up[i] % bundle[i + 1] == 0 for i in range(count - 1))
+        up[i] % bundle[i + 1] == 0 for i in range(count - 1)
+    )
     if not fits or nodes % pod or bundle[0] != 1 or pod % down[0]:
         return None
     pods = nodes // pod
@@ -383,8 +411,11 @@ def built_by_htsim(top, tiers):
 def stated(top, tiers):
     lines = [f"Nodes {top['nodes']}", f"Tiers {len(tiers)}", f"Podsize {top['podsize']}"]
     for number, tier in enumerate(tiers):
-        lines += [f"Tier {number}", *(f"{name} {value}" for name, value in tier.items()),
-                  "Downlink_Latency_ns 1000"]
+        lines += [
+            f"Tier {number}",
+            *(f"{name} {value}" for name, value in tier.items()),
+            "Downlink_Latency_ns 1000",
+        ]
     return "\n".join(lines)
 
 
@@ -398,20 +429,28 @@ def test_a_topology_is_read_where_htsim_reads_it_and_as_it_does(folder, data):
     # Numbers that fit together, of which then some are changed: few that are drawn apart would.
     leaf, leaves, pods = data.draw(SMALL), data.draw(SMALL), data.draw(SMALL) if count == 3 else 1
     bundle = [1, data.draw(st.sampled_from([1, 2])), data.draw(st.sampled_from([1, 2]))]
-    tiers = [{"downlink_speed_gbps": 200, "radix_down": leaf, "radix_up": leaf},
-             {"downlink_speed_gbps": 200, "radix_down": leaves * bundle[1], "radix_up":
-              leaves * bundle[1], "bundle": bundle[1]},
-             {"downlink_speed_gbps": 200, "radix_down": pods * bundle[2], "bundle": bundle[2]}]
+    tiers = [
+        {"downlink_speed_gbps": 200, "radix_down": leaf, "radix_up": leaf},
+        {
+            "downlink_speed_gbps": 200,
+            "radix_down": leaves * bundle[1],
+            "radix_up": leaves * bundle[1],
+            "bundle": bundle[1],
+        },
+        {"downlink_speed_gbps": 200, "radix_down": pods * bundle[2], "bundle": bundle[2]},
+    ]
     top = {"nodes": leaf * leaves * pods, "podsize": leaf * leaves}
     tiers = tiers[:count]
     if count == 2:
         tiers[1].pop("radix_up")
     for _ in range(data.draw(st.integers(0, 3))):
         where = data.draw(st.sampled_from([top, *tiers]))
-        name = data.draw(st.sampled_from(sorted([*where, "oversubscribed"] if where is not top
-                                                else where)))
+        name = data.draw(
+            st.sampled_from(sorted([*where, "oversubscribed"] if where is not top else where))
+        )
         where[name] = data.draw(
-            st.sampled_from([50, 100, 400]) if name == "downlink_speed_gbps" else SMALL)
+            st.sampled_from([50, 100, 400]) if name == "downlink_speed_gbps" else SMALL
+        )
     expected = built_by_htsim(top, tiers)
     path = folder / "drawn.topo"
     path.write_text(stated(top, tiers))
@@ -468,40 +507,62 @@ def topology(old="", new="", base=None):
 
 
 TOPOLOGY_REFUSALS = {  # for each line, files that are wrong in that way and in no other
-    "is missing or 0": (topology("Nodes 16\n"), topology("Podsize 4", "Podsize 0"),
-                        topology("Tiers 3\n")),
-    "above 0": (topology("Radix_Up 2\n"), topology("Radix_Down 4", "Radix_Down 0"),
-                topology("Downlink_Latency_ns 2000\n")),
+    "is missing or 0": (
+        topology("Nodes 16\n"),
+        topology("Podsize 4", "Podsize 0"),
+        topology("Tiers 3\n"),
+    ),
+    "above 0": (
+        topology("Radix_Up 2\n"),
+        topology("Radix_Down 4", "Radix_Down 0"),
+        topology("Downlink_Latency_ns 2000\n"),
+    ),
     "must be given, from above 0 to 1,000,000": (
         topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 0"),
         topology("Downlink_speed_Gbps 400\n"),
-        topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 2000000")),
-    "is no multiple of Bundle": (topology("Bundle 1", "Bundle 3"),
-                                 topology("Radix_Up 4", "Radix_Up 3", BUNDLES),
-                                 topology("Radix_Down 4", "Radix_Down 3", BUNDLES)),
-    "rounded down": (topology("Radix_Up 2", "Radix_Up 4"),
-                     topology("Radix_Up 2", "Radix_Up 2\nOversubscribed 2"),
-                     topology("Radix_Up 2", "Radix_Up 1")),
-    "of tiers 0 and 1 ask for": (topology("Nodes 16", "Nodes 12").replace("Podsize 4", "Podsize 6"),
-                                 topology("Radix_Down 2\nRadix_Up 1", "Radix_Down 4\nRadix_Up 1"),
-                                 topology("radix_down 8", "radix_down 4", LEAF_SPINE)),
-    "of tiers 1 and 2 ask for": (topology("Radix_Up 1", "Radix_Up 2"),
-                                 topology("Radix_Down 4", "Radix_Down 8"),
-                                 topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 200")),
-    "is there twice": (topology("Nodes 16", "Nodes 16\nNodes 16"),
-                       topology("Bundle 1", "Bundle 1\nBundle 1"),
-                       topology("Switch_Latency_ns 400",
-                                "Switch_Latency_ns 400\nswitch_latency_ns 0")),
-    "tiers are 0, 1, 2, each once": (topology("Tier 1", "Tier 0"), topology("Tier 2", "Tier 3"),
-                                     topology("Tier 2", "Tier 1")),
-    "must be 2 or 3, each with its section": (topology("Tiers 3", "Tiers 2"),
-                                              topology("Tiers 3", "Tiers 4"),
-                                              topology("tiers 2", "tiers 3", LEAF_SPINE)),
+        topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 2000000"),
+    ),
+    "is no multiple of Bundle": (
+        topology("Bundle 1", "Bundle 3"),
+        topology("Radix_Up 4", "Radix_Up 3", BUNDLES),
+        topology("Radix_Down 4", "Radix_Down 3", BUNDLES),
+    ),
+    "rounded down": (
+        topology("Radix_Up 2", "Radix_Up 4"),
+        topology("Radix_Up 2", "Radix_Up 2\nOversubscribed 2"),
+        topology("Radix_Up 2", "Radix_Up 1"),
+    ),
+    "of tiers 0 and 1 ask for": (
+        topology("Nodes 16", "Nodes 12").replace("Podsize 4", "Podsize 6"),
+        topology("Radix_Down 2\nRadix_Up 1", "Radix_Down 4\nRadix_Up 1"),
+        topology("radix_down 8", "radix_down 4", LEAF_SPINE),
+    ),
+    "of tiers 1 and 2 ask for": (
+        topology("Radix_Up 1", "Radix_Up 2"),
+        topology("Radix_Down 4", "Radix_Down 8"),
+        topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 200"),
+    ),
+    "is there twice": (
+        topology("Nodes 16", "Nodes 16\nNodes 16"),
+        topology("Bundle 1", "Bundle 1\nBundle 1"),
+        topology("Switch_Latency_ns 400", "Switch_Latency_ns 400\nswitch_latency_ns 0"),
+    ),
+    "tiers are 0, 1, 2, each once": (
+        topology("Tier 1", "Tier 0"),
+        topology("Tier 2", "Tier 3"),
+        topology("Tier 2", "Tier 1"),
+    ),
+    "must be 2 or 3, each with its section": (
+        topology("Tiers 3", "Tiers 2"),
+        topology("Tiers 3", "Tiers 4"),
+        topology("tiers 2", "tiers 3", LEAF_SPINE),
+    ),
 }
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    (line, text) for line, texts in TOPOLOGY_REFUSALS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("line", "text"), [(line, text) for line, texts in TOPOLOGY_REFUSALS.items() for text in texts]
+)
 def test_a_refusal_of_a_topology_says_what_is_wrong(tmp_path, line, text):
     with pytest.raises(UsageError) as error:
         ln.from_htsim_topology(written(tmp_path, text, "x.topo"))

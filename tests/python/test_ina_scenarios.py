@@ -33,9 +33,19 @@ def test_scarce_memory(tmp_path):
     found = figures(report)
     assert failed(report) == set()
     checks = {check.name for check in report.checks}
-    assert {"ESA-1-above-1", "ESA-1-peak", "ESA-1-plausible", "ESA-2", "ESA-3-atp",
-            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "ATP-1-ps4", "no-sum-error",
-            "no-error"} <= checks
+    assert {
+        "ESA-1-above-1",
+        "ESA-1-peak",
+        "ESA-1-plausible",
+        "ESA-2",
+        "ESA-3-atp",
+        "ESA-3-switchml",
+        "ESA-4",
+        "ATP-1-ps",
+        "ATP-1-ps4",
+        "no-sum-error",
+        "no-error",
+    } <= checks
     # Slots at 1/16, 1/8 … 8 of the windows of eight jobs.
     for system in ("esa", "esa_ack", "atp", "atp_completion", "atp4", "esa4", "switchml"):
         for slots in (32, 64, 128, 256, 512, 1024, 4096):
@@ -58,8 +68,9 @@ def test_scarce_memory(tmp_path):
 def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
     """M3: SwitchML's share of 1/16 is a fifth of a bandwidth-delay product, and ATP beats it."""
     # With seed 0 one job of ATP's waits for its first timer, 50 ms as published, in the only draw.
-    report = go(tmp_path, "scarce_memory", setting="M3", draws=1, iterations=1, fragments=512,
-                seed=1)
+    report = go(
+        tmp_path, "scarce_memory", setting="M3", draws=1, iterations=1, fragments=512, seed=1
+    )
     assert "ATP-1-switchml" in {check.name for check in report.checks}
     # Of one short draw; ATP-1-ps4 fails in the whole run too, as docs/ina.md says.
     assert failed(report) <= {"ESA-1-plausible", "ESA-3-atp", "ATP-1-ps4"}
@@ -74,8 +85,9 @@ def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
 def test_the_seed_draws_the_jobs(tmp_path):
     times = {}
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        report = go(tmp_path / name, "scarce_memory", draws=1, iterations=1, fragments=16,
-                    seed=seed)
+        report = go(
+            tmp_path / name, "scarce_memory", draws=1, iterations=1, fragments=16, seed=seed
+        )
         times[name] = [row.value for row in report.rows if row.name.startswith("jct_s.")]
     assert times["one"] == times["again"] != times["other"]
 
@@ -83,10 +95,14 @@ def test_the_seed_draws_the_jobs(tmp_path):
 def test_ablations(tmp_path):
     report = go(tmp_path, "ablations", draws=1, iterations=1)
     found = figures(report)
-    orders = {f"ESA-5-order-{other}-esa_{mode}" for other in ("random", "inverted")
-              for mode in ("completion", "ack")}
+    orders = {
+        f"ESA-5-order-{other}-esa_{mode}"
+        for other in ("random", "inverted")
+        for mode in ("completion", "ack")
+    }
     assert orders | {"ESA-5-full-is-best", "ESA-5-priority", "ESA-5-downgrade", "no-sum-error"} == {
-        check.name for check in report.checks}
+        check.name for check in report.checks
+    }
     # One short draw is noise to the bars' few per cent; the larger effects show.
     assert "no-sum-error" not in failed(report)
     for slots in (32, 128):
@@ -103,8 +119,15 @@ def test_loss(tmp_path):
     found, names = figures(report), {check.name for check in report.checks}
     # Bars of ten seeds and ten iterations are noise in one of two.
     assert {name.partition("-")[0] for name in failed(report)} <= {"LOSS"}
-    assert {"LOSS-1-all-0.1", "LOSS-1-server-1", "LOSS-1-ablation", "LOSS-2-switchml", "LOSS-3-esa",
-            "PLANES-1-two", "PLANES-1-esa"} <= names
+    assert {
+        "LOSS-1-all-0.1",
+        "LOSS-1-server-1",
+        "LOSS-1-ablation",
+        "LOSS-2-switchml",
+        "LOSS-3-esa",
+        "PLANES-1-two",
+        "PLANES-1-esa",
+    } <= names
     for system in ("ring_mrc", "switchml", "atp", "esa"):
         assert found[f"ms.{system}.all.1"] > found[f"ms.{system}.all.0"] > 0
         assert found[f"planes_ms.{system}.2.0"] < 0.7 * found[f"planes_ms.{system}.1.0"]
@@ -120,10 +143,13 @@ def test_windows(tmp_path):
         for system in ("esa", "esa_ack"):
             own, usual = (found[f"{system}_over_atp.{slots}.{at}"] for at in ("best", "64"))
             best = found[f"best_window.atp.{slots}"], found[f"best_window.{system}.{slots}"]
-            assert own == pytest.approx(found[f"jct_ms.atp.{slots}.{best[0]:.0f}"]
-                                        / found[f"jct_ms.{system}.{slots}.{best[1]:.0f}"])
-            assert usual == pytest.approx(found[f"jct_ms.atp.{slots}.64"]
-                                          / found[f"jct_ms.{system}.{slots}.64"])
+            assert own == pytest.approx(
+                found[f"jct_ms.atp.{slots}.{best[0]:.0f}"]
+                / found[f"jct_ms.{system}.{slots}.{best[1]:.0f}"]
+            )
+            assert usual == pytest.approx(
+                found[f"jct_ms.atp.{slots}.64"] / found[f"jct_ms.{system}.{slots}.64"]
+            )
     assert found["slots_per_bdp.32"] == pytest.approx(32 / (8 * 4.19), 0.01)
 
 
@@ -156,13 +182,16 @@ def test_rates(tmp_path):
     assert found["sml4_timeout_s"] == 0.01
 
 
-@pytest.mark.parametrize("name, values, line", [
-    ("scarce_memory", {"setting": "M4"}, '"M4" is not one of M1, M2 or M3'),
-    ("scarce_memory", {"jitter": 1.0}, "less than 1"),
-    ("scarce_memory", {"draws": 0}, "greater than or equal to 1"),
-    ("ablations", {"workers": 65}, "less than or equal to 64"),
-    ("exact", {"memory": 0.0}, "greater than 0"),
-])
+@pytest.mark.parametrize(
+    "name, values, line",
+    [
+        ("scarce_memory", {"setting": "M4"}, '"M4" is not one of M1, M2 or M3'),
+        ("scarce_memory", {"jitter": 1.0}, "less than 1"),
+        ("scarce_memory", {"draws": 0}, "greater than or equal to 1"),
+        ("ablations", {"workers": 65}, "less than or equal to 64"),
+        ("exact", {"memory": 0.0}, "greater than 0"),
+    ],
+)
 def test_bad_values_are_one_line(tmp_path, name, values, line):
     with pytest.raises(ln.UsageError) as refused:
         go(tmp_path, name, **values)
@@ -185,7 +214,11 @@ def test_the_documents_commands_are_taken():
     """Every file is there, and takes what --set says."""
     commands = [shlex.split(line) for line in re.findall(r"^    (loomnet run .*)$", DOC, re.M)]
     assert {Path(words[2]).name for words in commands} >= {
-        "scarce_memory.py", "ablations.py", "rates.py", "exact.py"}
+        "scarce_memory.py",
+        "ablations.py",
+        "rates.py",
+        "exact.py",
+    }
     for words in commands:
         scenario = ln.load(ROOT / words[2])
         scenario.settings([words[at + 1] for at, word in enumerate(words) if word == "--set"])

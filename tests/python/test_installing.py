@@ -37,8 +37,11 @@ def test_a_scenario_needs_nothing_beyond_the_extra_torch(script):
         name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) else
-                     [alias.name for alias in node.names])
+        for name in (
+            [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
     }
     modules -= set(sys.stdlib_module_names) | {"loomnet"}
     modules -= {path.stem for path in SCENARIOS.glob("*.py")}

@@ -49,8 +49,9 @@ def report(tmp_path, name):
 
 # --- rounds ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("compute", ["0 s", "100 us"])
-@pytest.mark.parametrize("kind", [*COLLECTIVES, ln.Permutation, ln.Incast],
-                         ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [*COLLECTIVES, ln.Permutation, ln.Incast], ids=lambda kind: kind.__name__
+)
 def test_a_run_that_stops_is_one_of_fewer_rounds(tmp_path, kind, compute):
     values = {"compute": compute, "size": "400 kB"}
     whole, _ = run(tmp_path, kind(repeat=6, **values), name="whole")
@@ -60,8 +61,9 @@ def test_a_run_that_stops_is_one_of_fewer_rounds(tmp_path, kind, compute):
         first = min(host.work[3][0] for host in whole.data.hosts.values())
     # In the middle of the third round, and at the time at which the first rank begins the fourth.
     for number, at in enumerate(((third.start_ps + third.end_ps) // 2, first)):
-        stopped, request = run(tmp_path, kind(repeat=6, stop=f"{at} ps", **values),
-                               name=f"stopped {number}")
+        stopped, request = run(
+            tmp_path, kind(repeat=6, stop=f"{at} ps", **values), name=f"stopped {number}"
+        )
         run(tmp_path, kind(repeat=3, **values), name=f"fewer {number}")
         assert stopped.data.ended == "finished" and len(stopped.data.iterations) == 3
         assert report(tmp_path, f"stopped {number}") == report(tmp_path, f"fewer {number}")
@@ -80,14 +82,17 @@ def test_a_round_begins_before_the_stop_and_none_at_it(tmp_path):
     second = min(begins)
     assert max(begins) > second + 1
     for late, rounds in ((0, 1), (1, 2)):
-        stopped, _ = run(tmp_path, ln.Broadcast(repeat=4, stop=f"{second + late} ps", **values),
-                         name=f"{late}")
+        stopped, _ = run(
+            tmp_path, ln.Broadcast(repeat=4, stop=f"{second + late} ps", **values), name=f"{late}"
+        )
         assert stopped.data.ended == "finished" and len(stopped.data.iterations) == rounds
 
 
 def test_a_stop_counts_from_the_runs_begin(tmp_path):
-    jobs = [ln.AllReduce("1 MB", repeat=3, name="a", ranks=2),
-            ln.AllReduce("1 MB", repeat=10**6, start="5 ms", stop="5.001 ms", name="b", ranks=2)]
+    jobs = [
+        ln.AllReduce("1 MB", repeat=3, name="a", ranks=2),
+        ln.AllReduce("1 MB", repeat=10**6, start="5 ms", stop="5.001 ms", name="b", ranks=2),
+    ]
     r, _ = run(tmp_path, jobs)
     assert [len(r.job(name).data.iterations) for name in "ab"] == [3, 1]
     assert {r.job(name).data.ended for name in "ab"} == {"finished"}
@@ -96,8 +101,9 @@ def test_a_stop_counts_from_the_runs_begin(tmp_path):
 
 # --- flows ----------------------------------------------------------------------------------------
 def started(result):
-    return [(flow.source, flow.destination, flow.bytes, flow.start_ps)
-            for flow in result.data.flows]
+    return [
+        (flow.source, flow.destination, flow.bytes, flow.start_ps) for flow in result.data.flows
+    ]
 
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
@@ -123,23 +129,30 @@ def test_flows_at_times_of_their_own(tmp_path):
 
 def test_flows_of_a_file(tmp_path):
     path = tmp_path / "t.jsonl"
-    path.write_text("".join(json.dumps({"at": at, "source": 0, "destination": 1, "size": "1 MB"})
-                            + "\n" for at in ("2 us", "1 ms", "2 ms")))
+    path.write_text(
+        "".join(
+            json.dumps({"at": at, "source": 0, "destination": 1, "size": "1 MB"}) + "\n"
+            for at in ("2 us", "1 ms", "2 ms")
+        )
+    )
     r, _ = run(tmp_path, ln.Trace(path, stop="1 ms"))
     assert [flow.start_ps for flow in r.data.flows] == [2 * 10**6]
     assert r.data.ended == "finished" and r.data.end_ps < 10**9
 
 
 # --- graphs ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("stop", "flows", "iterations"), [
-    ("100 us", 1, 0), ("1 ms", 2, 0), ("5 ms", 2, 0), ("5.1 ms", 3, 1)])
+@pytest.mark.parametrize(
+    ("stop", "flows", "iterations"),
+    [("100 us", 1, 0), ("1 ms", 2, 0), ("5 ms", 2, 0), ("5.1 ms", 3, 1)],
+)
 def test_a_matrix_fires_no_trigger_and_starts_no_connection(tmp_path, stop, flows, iterations):
     (tmp_path / "m.cm").write_text(MATRIX)
     whole, _ = run(tmp_path, ln.Flows.from_htsim(tmp_path / "m.cm"), name="whole")
     r, _ = run(tmp_path, ln.Flows.from_htsim(tmp_path / "m.cm", stop=stop))
     assert r.data.ended == "finished" and len(r.data.iterations) == iterations
-    assert r.data.flows == [flow for flow in whole.data.flows
-                            if flow.start_ps < ln.Time(stop).count]
+    assert r.data.flows == [
+        flow for flow in whole.data.flows if flow.start_ps < ln.Time(stop).count
+    ]
     assert len(r.data.flows) == flows
     # A connection that never begins is not waited for, nor is the time at which it would.
     assert r.data.end_ps == max(flow.end_ps for flow in r.data.flows)
@@ -150,9 +163,13 @@ def test_a_trace_of_ranks_ends_with_the_compute_that_is_under_way(tmp_path):
     from chakra_writer import ALL_REDUCE, COLLECTIVE, COMPUTE, node, write
 
     nodes = [
-        [node(0, COMPUTE, us=100), node(1, COLLECTIVE, after=[0], comm_type=ALL_REDUCE,
-                                        comm_size=1_000_000),
-         node(2, COMPUTE, after=[1], us=100)] for _ in range(4)]
+        [
+            node(0, COMPUTE, us=100),
+            node(1, COLLECTIVE, after=[0], comm_type=ALL_REDUCE, comm_size=1_000_000),
+            node(2, COMPUTE, after=[1], us=100),
+        ]
+        for _ in range(4)
+    ]
     prefix = write(tmp_path, nodes)
     whole, _ = run(tmp_path, ln.Trace(prefix), name="whole")
     r, _ = run(tmp_path, ln.Trace(prefix, stop="50 us"))
@@ -169,9 +186,14 @@ def training(**changes):
     return ln.TorchJob(TRAIN, args=["--steps=30"], ranks=2, compute="1 ms", log=LOSS, **changes)
 
 
-@pytest.mark.parametrize("limits", [
-    {"stop": "20 ms", "until": "1 h"}, {"stop": "1 h", "until": "20 ms"},
-    {"start": "15 ms", "stop": "30 ms"}])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"stop": "20 ms", "until": "1 h"},
+        {"stop": "1 h", "until": "20 ms"},
+        {"start": "15 ms", "stop": "30 ms"},
+    ],
+)
 def test_ranks_stop_after_the_iteration_at_hand(tmp_path, limits):
     r, _ = run(tmp_path, training(**limits), name="one")
     assert r.data.ended == "finished" and r["errors"] == 0, r.data.errors
@@ -186,23 +208,36 @@ def test_ranks_stop_after_the_iteration_at_hand(tmp_path, limits):
 
 
 # --- what is refused ------------------------------------------------------------------------------
-@pytest.mark.parametrize(("make", "line"), [
-    (lambda: ln.AllReduce("1 MB", start="2 ms", stop="2 ms"),
-     "AllReduce: stop=2 ms is not after start=2 ms: nothing of the job could begin; "
-     "give a later "),
-    (lambda: ln.TorchJob("train.py", ranks=2, stop="0 s"),
-     "TorchJob: stop=0 ps is not after start=0 ps"),
-    (lambda: ln.Incast("1 MB", stop="-1 ms"), "Incast.stop: time '-1 ms' is out of range"),
-    (lambda: ln.AllReduce("1 MB", stop=5), "AllReduce.stop: "),
-    (lambda: ln.AllReduce("1 MB", stop="soon"), "AllReduce.stop: "),
-    (lambda: ln.AllReduce("1 MB", stop=ln.step(3)), "AllReduce.stop: "),
-    (lambda: ln.run(star(), ln.AllReduce("1 MB", stop="700 h")),
-     "AllReduce.stop: 700 h is more than the 600 h that a run has"),
-    (lambda: ln.run(star(), ln.Flows("1 kB", count=2, starts=["4 ms", "3 ms"], start="1 ms",
-                                     stop="4 ms")),
-     "Flows.stop: 4 ms is not after 4 ms, when the job's first flow begins; give a "
-     "later stop"),
-])
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (
+            lambda: ln.AllReduce("1 MB", start="2 ms", stop="2 ms"),
+            "AllReduce: stop=2 ms is not after start=2 ms: nothing of the job could begin; "
+            "give a later ",
+        ),
+        (
+            lambda: ln.TorchJob("train.py", ranks=2, stop="0 s"),
+            "TorchJob: stop=0 ps is not after start=0 ps",
+        ),
+        (lambda: ln.Incast("1 MB", stop="-1 ms"), "Incast.stop: time '-1 ms' is out of range"),
+        (lambda: ln.AllReduce("1 MB", stop=5), "AllReduce.stop: "),
+        (lambda: ln.AllReduce("1 MB", stop="soon"), "AllReduce.stop: "),
+        (lambda: ln.AllReduce("1 MB", stop=ln.step(3)), "AllReduce.stop: "),
+        (
+            lambda: ln.run(star(), ln.AllReduce("1 MB", stop="700 h")),
+            "AllReduce.stop: 700 h is more than the 600 h that a run has",
+        ),
+        (
+            lambda: ln.run(
+                star(),
+                ln.Flows("1 kB", count=2, starts=["4 ms", "3 ms"], start="1 ms", stop="4 ms"),
+            ),
+            "Flows.stop: 4 ms is not after 4 ms, when the job's first flow begins; give a "
+            "later stop",
+        ),
+    ],
+)
 def test_a_stop_that_is_none_is_one_line(tmp_path, monkeypatch, make, line):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ln.UsageError) as refused:
@@ -213,10 +248,13 @@ def test_a_stop_that_is_none_is_one_line(tmp_path, monkeypatch, make, line):
 
 def test_files_whose_flows_all_begin_later_are_refused(tmp_path):
     (tmp_path / "m.cm").write_text("Nodes 2\nConnections 1\n0->1 start 5000000 size 1000\n")
-    (tmp_path / "t.jsonl").write_text('{"at": "5 us", "source": 0, "destination": 1, '
-                                      '"size": "1 kB"}\n')
-    for job in (ln.Flows.from_htsim(tmp_path / "m.cm", stop="5 us"),
-                ln.Trace(tmp_path / "t.jsonl", stop="5 us")):
+    (tmp_path / "t.jsonl").write_text(
+        '{"at": "5 us", "source": 0, "destination": 1, "size": "1 kB"}\n'
+    )
+    for job in (
+        ln.Flows.from_htsim(tmp_path / "m.cm", stop="5 us"),
+        ln.Trace(tmp_path / "t.jsonl", stop="5 us"),
+    ):
         with pytest.raises(ln.UsageError, match="stop: 5 us is not after 5 us, when the job's"):
             ln.run(star(), job)
 
@@ -224,9 +262,11 @@ def test_files_whose_flows_all_begin_later_are_refused(tmp_path):
 # --- what is foretold -----------------------------------------------------------------------------
 def test_what_will_not_begin_is_not_counted(tmp_path):
     """Without their stop these are refused, for the time that they would take."""
-    kinds = ((ln.AllReduce, {"size": "1 MB", "repeat": 10**8, "compute": "1 h"}),
-             (ln.Permutation, {"size": "1 MB", "repeat": 10**5, "compute": "1 h"}),
-             (ln.Flows, {"sizes": "10 kB", "count": 10**6, "gap": "1 h"}))
+    kinds = (
+        (ln.AllReduce, {"size": "1 MB", "repeat": 10**8, "compute": "1 h"}),
+        (ln.Permutation, {"size": "1 MB", "repeat": 10**5, "compute": "1 h"}),
+        (ln.Flows, {"sizes": "10 kB", "count": 10**6, "gap": "1 h"}),
+    )
     for number, (kind, values) in enumerate(kinds):
         with pytest.raises(ln.UsageError):
             ln.run(star(), kind(**values))

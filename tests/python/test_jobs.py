@@ -125,16 +125,21 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
     assert str(error.value).count(str(tmp_path)) == 1
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("import os\nfor", r"train.py line 2 is no Python: invalid syntax$"),
-    ("x = (\n\n", r"line 1 is no Python: '\(' was never closed"),
-    ("x = '\0'", "is no Python: .*null bytes"),
-    (b"x = '\xff'", "is no Python: .*utf-8"),
-    ("x = " + "(" * 5000, "is no Python: "),
-    ("import loomnet as ln\n@ln.scenario\ndef f(lab):\n    pass",
-     r"holds a scenario \(@ln.scenario\) and no training; run it with "
-     "`loomnet run train.py`"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os\nfor", r"train.py line 2 is no Python: invalid syntax$"),
+        ("x = (\n\n", r"line 1 is no Python: '\(' was never closed"),
+        ("x = '\0'", "is no Python: .*null bytes"),
+        (b"x = '\xff'", "is no Python: .*utf-8"),
+        ("x = " + "(" * 5000, "is no Python: "),
+        (
+            "import loomnet as ln\n@ln.scenario\ndef f(lab):\n    pass",
+            r"holds a scenario \(@ln.scenario\) and no training; run it with "
+            "`loomnet run train.py`",
+        ),
+    ],
+)
 def test_a_script_that_no_rank_could_run_is_refused_in_one_line(tmp_path, text, words):
     (tmp_path / "train.py").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=words) as refused:
@@ -150,8 +155,11 @@ def test_a_folder_is_no_script(tmp_path):
 
 def test_a_script_that_imports_torch_needs_it(tmp_path, monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec",
-                        lambda name, *rest: None if name == "torch" else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "torch" else find(name, *rest),
+    )
     script = tmp_path / "train.py"
     job = ln.TorchJob(script)
     for text in ("import torch.nn as nn", "import os, torch", "from torch import nn"):

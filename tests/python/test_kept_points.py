@@ -56,44 +56,65 @@ def flow(size):
 
 # Each: the scenario's code, the file that it names, what writes that file, and what changes it.
 NAMED = {
-    "a trace": ("lab.run(STAR, ln.Trace('t.jsonl'))", "t.jsonl",
-                *text(flow("1 MB"), flow("2 MB"))),
+    "a trace": ("lab.run(STAR, ln.Trace('t.jsonl'))", "t.jsonl", *text(flow("1 MB"), flow("2 MB"))),
     "a CSV of sizes": (
-        "lab.run(STAR, ln.Flows(sizes='sizes.csv', count=2))", "sizes.csv",
-        *text("1000,0\n2000,1\n", "1000,0\n3000,1\n")),
+        "lab.run(STAR, ln.Flows(sizes='sizes.csv', count=2))",
+        "sizes.csv",
+        *text("1000,0\n2000,1\n", "1000,0\n3000,1\n"),
+    ),
     "a topology": (
-        "lab.run(ln.from_htsim_topology('f.topo'), ln.SendRecv('8 B'))", "f.topo",
-        *text(TOPOLOGY, TOPOLOGY.replace("1500", "1600"))),
+        "lab.run(ln.from_htsim_topology('f.topo'), ln.SendRecv('8 B'))",
+        "f.topo",
+        *text(TOPOLOGY, TOPOLOGY.replace("1500", "1600")),
+    ),
     "a connection matrix": (
-        "lab.run(STAR, ln.Flows.from_htsim('m.cm'))", "m.cm",
-        *text(CHAIN, CHAIN.replace("4096", "8192"))),
+        "lab.run(STAR, ln.Flows.from_htsim('m.cm'))",
+        "m.cm",
+        *text(CHAIN, CHAIN.replace("4096", "8192")),
+    ),
     "a Chakra folder": (
-        "lab.run(STAR, ln.Trace('chakra'))", "chakra",
-        lambda path: (path.mkdir(), chakra(path, 1000)), lambda path: chakra(path, 2000)),
+        "lab.run(STAR, ln.Trace('chakra'))",
+        "chakra",
+        lambda path: (path.mkdir(), chakra(path, 1000)),
+        lambda path: chakra(path, 2000),
+    ),
     "a module": (
-        "import sizes\n    lab.run(STAR, ln.SendRecv(sizes.SIZE))", "sizes.py",
-        *text("SIZE = '8 B'", "SIZE = '9 B'")),
+        "import sizes\n    lab.run(STAR, ln.SendRecv(sizes.SIZE))",
+        "sizes.py",
+        *text("SIZE = '8 B'", "SIZE = '9 B'"),
+    ),
     "a module's package": (
-        "from pack.sizes import SIZE\n    lab.run(STAR, ln.SendRecv(SIZE))", "pack/sizes.py",
-        *text("SIZE = '8 B'", "SIZE = '9 B'")),
+        "from pack.sizes import SIZE\n    lab.run(STAR, ln.SendRecv(SIZE))",
+        "pack/sizes.py",
+        *text("SIZE = '8 B'", "SIZE = '9 B'"),
+    ),
     "a file of the scenario's own": (
         "from pathlib import Path\n"
-        "    lab.run(STAR, ln.SendRecv((Path(__file__).parent / 'size').read_text()))", "size",
-        *text("8 B", "9 B")),
+        "    lab.run(STAR, ln.SendRecv((Path(__file__).parent / 'size').read_text()))",
+        "size",
+        *text("8 B", "9 B"),
+    ),
     "a folder that is looked through": (
         "from pathlib import Path\n    found = sorted(Path('many').glob('*.txt'))\n"
-        "    lab.run(STAR, ln.SendRecv(f'{len(found)} kB'))", "many/b.txt",
-        lambda path: (path.parent / "a.txt").touch(), Path.touch),
+        "    lab.run(STAR, ln.SendRecv(f'{len(found)} kB'))",
+        "many/b.txt",
+        lambda path: (path.parent / "a.txt").touch(),
+        Path.touch,
+    ),
     "a file that was not there": (
         "try:\n        size = open('size').read()\n    except OSError:\n        size = '8 B'\n"
-        "    lab.run(STAR, ln.SendRecv(size))", "size",
-        lambda path: None, lambda path: path.write_text("9 B")),
+        "    lab.run(STAR, ln.SendRecv(size))",
+        "size",
+        lambda path: None,
+        lambda path: path.write_text("9 B"),
+    ),
 }
 
 
 def scenario(folder, body, *, above=""):
     (folder / "sc.py").write_text(
-        f"{HEAD}{above}\n@ln.scenario\ndef sc(lab: ln.Lab, n: int = 1):\n    {body}\n")
+        f"{HEAD}{above}\n@ln.scenario\ndef sc(lab: ln.Lab, n: int = 1):\n    {body}\n"
+    )
 
 
 @pytest.fixture
@@ -106,6 +127,7 @@ def here(tmp_path, monkeypatch):
 def swept(here, cluster):
     def swept(**options):
         return ln.sweep("sc.py", n=[1], out="s", scheduler=cluster, watch=quiet, **options)
+
     return swept
 
 
@@ -143,8 +165,11 @@ def test_a_failed_point_is_run_again_when_what_it_read_is_mended(here, swept):
 
 
 def test_what_a_run_writes_is_no_input(here, swept):
-    scenario(here, "open('out.txt', 'w').write(str(__import__('time').time()))\n"
-                   "    assert open('out.txt').read()\n    lab.run(STAR, ln.SendRecv('8 B'))")
+    scenario(
+        here,
+        "open('out.txt', 'w').write(str(__import__('time').time()))\n"
+        "    assert open('out.txt').read()\n    lab.run(STAR, ln.SendRecv('8 B'))",
+    )
     assert swept().kept == 0 and swept().kept == 1
 
 
@@ -158,8 +183,11 @@ def test_another_build_of_loomnet_gives_new_points(here, swept, monkeypatch):
 
 
 def test_the_build_changes_with_any_file_of_the_package(tmp_path, monkeypatch):
-    shutil.copytree(Path(inputs.__file__).parents[1], tmp_path / "loomnet",
-                    ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(inputs.__file__).parents[1],
+        tmp_path / "loomnet",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
 
     def build():
         monkeypatch.setattr(inputs, "_build", None)
@@ -195,8 +223,11 @@ def test_a_kept_run_says_what_is_not_as_it_was(here, monkeypatch):
 def test_what_ranks_read_counts_too(here, swept, fork):
     """Their script, the modules beside it, what it opens and what its arguments name."""
     pytest.importorskip("torch")
-    scenario(here, "lab.run(STAR, ln.TorchJob('train.py', args=['--c=c.yaml'], ranks=2, "
-                   f"compute='1 ms', env={{'LOOMNET_FORK': '{fork}'}}))")
+    scenario(
+        here,
+        "lab.run(STAR, ln.TorchJob('train.py', args=['--c=c.yaml'], ranks=2, "
+        f"compute='1 ms', env={{'LOOMNET_FORK': '{fork}'}}))",
+    )
     (here / "train.py").write_text(TRAIN)
     files = {"beside.py": "SIZE = 8", "rates.txt": "1", "c.yaml": "a"}
     for name, content in files.items():
@@ -206,7 +237,8 @@ def test_what_ranks_read_counts_too(here, swept, fork):
     (file,) = (first.directory / "points").iterdir()
     read = json.loads(file.read_text())["inputs"]
     assert {f"<scenario>/{name}" for name in (*files, "train.py", "sc.py")} == {
-        name for name in read if name.startswith("<scenario>/")}
+        name for name in read if name.startswith("<scenario>/")
+    }
     assert swept().kept == 1
     for name in files:
         (here / name).write_text("SIZE = 9")
@@ -240,6 +272,7 @@ def changed(path, *names_and_value):
             inner = inner[name]
         inner[names[-1]] = value
         return json.dumps(content)
+
     return change
 
 
@@ -284,8 +317,15 @@ def test_a_damaged_file_of_a_point_is_missing_with_a_line(here, swept, damage):
 def test_a_sweep_leaves_other_peoples_files_alone(here, cluster):
     scenario(here, "lab.run(STAR, ln.SendRecv('8 B'))")
     folder = here / "s"
-    theirs = [".dask/notes", ".dask-zzzzzzzz/notes", ".lock", "notes.txt", "points/.a.json.bak",
-              "points/a.json", f"points/.{'0' * 23}.json.1"]
+    theirs = [
+        ".dask/notes",
+        ".dask-zzzzzzzz/notes",
+        ".lock",
+        "notes.txt",
+        "points/.a.json.bak",
+        "points/a.json",
+        f"points/.{'0' * 23}.json.1",
+    ]
 
     def put():
         for name in theirs:
@@ -318,20 +358,37 @@ def test_a_folder_with_files_of_a_sweeps_names_is_refused(here, cluster, name):
 
 # --- a scheduler that dies ------------------------------------------------------------------------
 def test_a_scheduler_that_dies_is_one_line_beside_the_table_of_what_was_done(here):
-    scenario(here, "__import__('time').sleep(0.5 if n > 1 else 0)\n"
-                   "    lab.run(STAR, ln.SendRecv('8 B'))")
-    serve = ("import distributed, time\n"
-             "with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, "
-             "protocol='tcp', dashboard_address=None, silence_logs='CRITICAL') as made:\n"
-             "    print(made.scheduler_address, flush=True)\n    time.sleep(600)\n")
+    scenario(
+        here, "__import__('time').sleep(0.5 if n > 1 else 0)\n    lab.run(STAR, ln.SendRecv('8 B'))"
+    )
+    serve = (
+        "import distributed, time\n"
+        "with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, "
+        "protocol='tcp', dashboard_address=None, silence_logs='CRITICAL') as made:\n"
+        "    print(made.scheduler_address, flush=True)\n    time.sleep(600)\n"
+    )
     cluster = subprocess.Popen([sys.executable, "-c", serve], stdout=subprocess.PIPE, text=True)
     sweep = None
     try:
         address = cluster.stdout.readline().strip()
         sweep = subprocess.Popen(
-            [sys.executable, "-m", "loomnet", "sweep", "sc.py", "--set", "n=1,2,3,4,5,6,7,8",
-             "--scheduler", address, "--out", "s"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                sys.executable,
+                "-m",
+                "loomnet",
+                "sweep",
+                "sc.py",
+                "--set",
+                "n=1,2,3,4,5,6,7,8",
+                "--scheduler",
+                address,
+                "--out",
+                "s",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         deadline = time.monotonic() + 120
         while len(list(here.glob("s/points/*.json"))) < 2 and time.monotonic() < deadline:
             assert sweep.poll() is None, sweep.communicate()
@@ -344,6 +401,8 @@ def test_a_scheduler_that_dies_is_one_line_beside_the_table_of_what_was_done(her
                 os.kill(process.pid, signal.SIGKILL)
         cluster.wait()
     assert sweep.returncode == 2, out + err
-    assert err == (f"loomnet: sweep: the Dask scheduler at {address} has gone; the same command "
-                   "with another scheduler goes on from here\n")
+    assert err == (
+        f"loomnet: sweep: the Dask scheduler at {address} has gone; the same command "
+        "with another scheduler goes on from here\n"
+    )
     assert "Traceback" not in out and "8 points, 0 failed, " in out and "1 of 1" in out

@@ -11,8 +11,9 @@ from loomnet.results.kept import KEPT_BYTES, KeptResults, weight
 
 
 def fabric():
-    return ln.clos.two_tier(planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s",
-                            delay="1 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s", delay="1 us"
+    )
 
 
 @pytest.fixture
@@ -81,8 +82,14 @@ def test_jobs_of_a_run_go_together(little, tmp_path):
     @ln.scenario
     def several(lab: ln.Lab):
         for label in ("one", "two"):
-            lab.run(fabric(), [ln.AllReduce("1 MB", name="a", hosts=["h0", "h1"]),
-                               ln.AllReduce("1 MB", name="b", hosts=["h2", "h3"])], label=label)
+            lab.run(
+                fabric(),
+                [
+                    ln.AllReduce("1 MB", name="a", hosts=["h0", "h1"]),
+                    ln.AllReduce("1 MB", name="b", hosts=["h2", "h3"]),
+                ],
+                label=label,
+            )
         first = lab.results["one"]
         assert set(first.jobs) == {"a", "b"} and first.job("a")["errors"] == 0
         with pytest.raises(ln.UsageError, match="let go"):

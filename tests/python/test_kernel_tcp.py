@@ -37,8 +37,12 @@ def test_our_own_sockets_ask_for_what_the_model_has(kernel):
     assert (tcp.cc, tcp.mtu) == ("cubic", 3400)
     assert "net/ipv4/tcp_congestion_control" not in tcp.sysctls
     assert tcp.sysctls["net/ipv4/tcp_rmem"].endswith(f" {2 * kernel_tcp.RECEIVE_BUFFER}")
-    assert KernelTcp.of({"cc": "cubic", "mtu": 1500, "ecn": True}, stock=False).sysctls[
-        "net/ipv4/tcp_ecn"] == 1
+    assert (
+        KernelTcp.of({"cc": "cubic", "mtu": 1500, "ecn": True}, stock=False).sysctls[
+            "net/ipv4/tcp_ecn"
+        ]
+        == 1
+    )
 
 
 def test_other_programs_get_cubic_where_the_machine_lets_them(kernel):
@@ -51,12 +55,15 @@ def test_other_programs_get_cubic_where_the_machine_lets_them(kernel):
     assert "net/ipv4/tcp_rmem" not in tcp.sysctls
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"cc": "cubik"}, 'tcp.cc: this kernel has no "cubik"; nearest: cubic'),
-    ({"send_buffer": 1}, "tcp.send_buffer: live, the kernel's TCP takes cc, mtu, ecn"),
-    ({"mtu": 1000}, "tcp.mtu: 1000 must be 1280 to 3400"),
-    ({"mtu": "1500"}, "tcp.mtu: 1500 must be"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cc": "cubik"}, 'tcp.cc: this kernel has no "cubik"; nearest: cubic'),
+        ({"send_buffer": 1}, "tcp.send_buffer: live, the kernel's TCP takes cc, mtu, ecn"),
+        ({"mtu": 1000}, "tcp.mtu: 1000 must be 1280 to 3400"),
+        ({"mtu": "1500"}, "tcp.mtu: 1500 must be"),
+    ],
+)
 def test_what_a_kernel_cannot_be_told_is_one_clear_line(kernel, options, message):
     with pytest.raises(ln.UsageError, match=message):
         KernelTcp.of(options, stock=False)
@@ -66,10 +73,19 @@ def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
     plan = make_plan(ln.star(hosts=2, rate="1 Mb/s", delay="1 us"))
 
     def check(every, dilation):
-        LiveRunner().check(RunRequest(
-            plan=plan, jobs=(JobRequest(ln.AllReduce("1 kB", transport="mrc"), (0, 1)),),
-            timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
-            directory=tmp_path, dilation=dilation, options={"sample": every}))
+        LiveRunner().check(
+            RunRequest(
+                plan=plan,
+                jobs=(JobRequest(ln.AllReduce("1 kB", transport="mrc"), (0, 1)),),
+                timetable=Timetable(plan, [], reroute_delay=None),
+                faults=(),
+                label="",
+                seed=0,
+                directory=tmp_path,
+                dilation=dilation,
+                options={"sample": every},
+            )
+        )
 
     with pytest.raises(ln.UsageError, match="sample=100 us: live, two samples are 1 ms of wall"):
         check("100 us", 1.0)
@@ -84,8 +100,12 @@ def test_an_agent_that_got_no_processor_says_for_how_long():
     agent = subprocess.Popen(command, pass_fds=[theirs.fileno()])
     try:
         theirs.close()
-        control.sendall(json.dumps({"order": "sample", "every_ns": 20_000_000,
-                                    "first_ns": time.monotonic_ns()}).encode() + b"\n")
+        control.sendall(
+            json.dumps(
+                {"order": "sample", "every_ns": 20_000_000, "first_ns": time.monotonic_ns()}
+            ).encode()
+            + b"\n"
+        )
         reports = control.makefile()
         next(reports)
         agent.send_signal(signal.SIGSTOP)

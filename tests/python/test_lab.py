@@ -94,8 +94,10 @@ def test_what_the_engine_is_asked(tmp_path):
             "no file none.py",
         ),
         (lambda made: made.run(fabric(), ln.TorchJob("none.py")), "TorchJob.compute"),
-        (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), reroute_delay=1),
-         "run: reroute_delay: 1 has no unit"),
+        (
+            lambda made: made.run(fabric(), ln.AllReduce("1 MB"), reroute_delay=1),
+            "run: reroute_delay: 1 has no unit",
+        ),
         (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), dilation=0.5), "dilation 0.5"),
         (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), seed=-1), "seed -1"),
         (lambda _: ln.Lab(clock="sundial"), '"sundial" is not one of virtual, live'),

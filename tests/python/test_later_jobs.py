@@ -15,8 +15,9 @@ HOSTS = ["h0", "h1", "h2", "h3"]
 
 
 def fabric(**program) -> ln.Fabric:
-    made = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=3, rate="100 Gb/s",
-                            delay="1 us")
+    made = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=3, rate="100 Gb/s", delay="1 us"
+    )
     if program:
         made.add_host("ps", role="server")
         for plane in range(2):
@@ -27,8 +28,15 @@ def fabric(**program) -> ln.Fabric:
 
 def jobs(kind: str, transport: str = "mrc", **values) -> ln.Job:
     if kind == "ModelJob/ina":
-        return ln.ModelJob(size="400 kB", compute="20 us", buckets=2, iterations=2, workers=4,
-                           allreduce="ina", **values)
+        return ln.ModelJob(
+            size="400 kB",
+            compute="20 us",
+            buckets=2,
+            iterations=2,
+            workers=4,
+            allreduce="ina",
+            **values,
+        )
     if kind == "Permutation":
         return ln.Permutation("100 kB", 2, transport, ranks=4, **values)
     if kind == "Flows":
@@ -43,8 +51,16 @@ class CountsPackets(ln.plugin.Controller):
     seen: list[tuple[int, int]] = []  # noqa: RUF012  (of the run that a test has just made)
 
     def advance(self, now: int, view: ln.plugin.View) -> None:
-        self.seen.append((now, sum(view.link(name).counters["packets"] for name in view.links
-                                   if name.split("-")[0] in HOSTS)))
+        self.seen.append(
+            (
+                now,
+                sum(
+                    view.link(name).counters["packets"]
+                    for name in view.links
+                    if name.split("-")[0] in HOSTS
+                ),
+            )
+        )
 
 
 def beside(transport: str = "mrc") -> ln.Job:
@@ -52,8 +68,14 @@ def beside(transport: str = "mrc") -> ln.Job:
     return ln.SendRecv("2 kB", 400, transport, hosts=["h4", "h5"], compute="5 us", name="beside")
 
 
-KINDS = [*((kind, transport) for kind in ("AllReduce", "Permutation", "Flows")
-           for transport in TRANSPORTS), ("ModelJob/ina", "mrc")]
+KINDS = [
+    *(
+        (kind, transport)
+        for kind in ("AllReduce", "Permutation", "Flows")
+        for transport in TRANSPORTS
+    ),
+    ("ModelJob/ina", "mrc"),
+]
 
 
 @pytest.mark.parametrize(("kind", "transport"), KINDS)
@@ -63,8 +85,14 @@ def test_nothing_is_sent_before_the_start(kind, transport):
     CountsPackets.seen.clear()
     # Of a port that fails MRC tells the hosts that it is connected with.
     failed = ln.down("h0--p0.leaf0", at="500 us", duration="300 us")
-    r = ln.run(made, [beside(transport), job], [failed], seed=3, write=False,
-               controllers=[ln.controller("counts_packets", every="20 us")])
+    r = ln.run(
+        made,
+        [beside(transport), job],
+        [failed],
+        seed=3,
+        write=False,
+        controllers=[ln.controller("counts_packets", every="20 us")],
+    )
     assert r.job("later").data.ended == "finished"
     # A controller's time begins with the first flow.
     first = START_RTTS * r.job("later").plan.base_rtt_ps
@@ -83,10 +111,18 @@ def test_sums_take_the_trees_that_there_are_at_the_start():
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_its_senders_are_observed_from_its_start_on(transport):
-    first = ln.Flows("900 kB", pairs=[(0, 1)], count=40, transport=transport, name="first",
-                     hosts=["h0", "h1"])
-    later = ln.Flows("900 kB", pairs=[(0, 1)], count=4, transport=transport, name="later",
-                     hosts=["h2", "h3"], start=START)
+    first = ln.Flows(
+        "900 kB", pairs=[(0, 1)], count=40, transport=transport, name="first", hosts=["h0", "h1"]
+    )
+    later = ln.Flows(
+        "900 kB",
+        pairs=[(0, 1)],
+        count=4,
+        transport=transport,
+        name="later",
+        hosts=["h2", "h3"],
+        start=START,
+    )
     r = ln.run(fabric(), [first, later], seed=3, write=False, sample="20 us", observe=["acked"])
     begun: dict[str, float] = {}
     for at, where, _, _ in r.data.observed.rows():

@@ -41,24 +41,34 @@ def test_a_script_finds_itself_launched_as_by_torchrun(tmp_path):
 
 
 def test_a_script_for_gpus_runs_on_the_cpu_with_emulated_clocks(tmp_path):
-    logs = logs_of("cuda_training.py", tmp_path, ln.star(hosts=2, **LINK), 2, cuda="cpu",
-                   script_time="emulated")
+    logs = logs_of(
+        "cuda_training.py",
+        tmp_path,
+        ln.star(hosts=2, **LINK),
+        2,
+        cuda="cpu",
+        script_time="emulated",
+    )
     assert logs[0].count("loomnet: cuda is the CPU here") == 1
     for log in logs:  # 32 tokens in 1 ms and what the network adds
         assert 30_000 < int(re.search(r"(\d+) tokens/s", log).group(1)) < 32_000, log
 
 
-@pytest.mark.parametrize(("package", "script", "options"), [
-    ("lightning", "lightning_ddp.py", {}),
-    ("accelerate", "accelerate_ddp.py", {}),
-    ("accelerate", "accelerate_ddp.py", {"cuda": "cpu"}),
-    ("megatron", "megatron_layers.py", {"cuda": "cpu"}),
-])
+@pytest.mark.parametrize(
+    ("package", "script", "options"),
+    [
+        ("lightning", "lightning_ddp.py", {}),
+        ("accelerate", "accelerate_ddp.py", {}),
+        ("accelerate", "accelerate_ddp.py", {"cuda": "cpu"}),
+        ("megatron", "megatron_layers.py", {"cuda": "cpu"}),
+    ],
+)
 def test_frameworks(package, script, options, tmp_path):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    logs = logs_of(script, tmp_path, ln.star(hosts=4, **LINK), 4 if package == "megatron" else 2,
-                   **options)
+    logs = logs_of(
+        script, tmp_path, ln.star(hosts=4, **LINK), 4 if package == "megatron" else 2, **options
+    )
     told = [re.search(r"RIGHT (\d+) (\d+)", log).groups() for log in logs]
     assert told == [(str(rank), str(len(logs))) for rank in range(len(logs))]
 
@@ -68,8 +78,11 @@ def test_ranks_that_no_job_has_are_named_with_the_call():
 
     check_place(3, 4, 4, default=True)
     check_place(0, 1, 4, default=True)
-    with pytest.raises(RuntimeError, match=r"init_process_group\(world_size=8\), but the job has 4 "
-                                           r"ranks: .*TorchJob\(ranks=8\)"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"init_process_group\(world_size=8\), but the job has 4 "
+        r"ranks: .*TorchJob\(ranks=8\)",
+    ):
         check_place(0, 8, 4, default=True)
     with pytest.raises(RuntimeError, match=r"there is no rank 3 of 2: .*not LOCAL_RANK"):
         check_place(3, 2, 4, default=True)

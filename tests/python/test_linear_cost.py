@@ -22,49 +22,87 @@ mfabric = lib("mfabric")
 
 
 def fabric(hosts_per_leaf=4):
-    return ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=hosts_per_leaf,
-                            rate="10 Gb/s", delay="5 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=hosts_per_leaf, rate="10 Gb/s", delay="5 us"
+    )
 
 
 def later(count):
     """Flows that begin one after another."""
-    return ln.Flows(sizes=["10 kB"], count=count, transport="tcp",
-                    starts=[f"{20 * number} us" for number in range(count)])
+    return ln.Flows(
+        sizes=["10 kB"],
+        count=count,
+        transport="tcp",
+        starts=[f"{20 * number} us" for number in range(count)],
+    )
 
 
 def experts(iterations):
     """Circuits are patched in each iteration: events of a panel and of a region's controller."""
     made, job = mfabric.compared(
-        "mixnet", servers=8, rate="100 Gb/s", preset=None, control={}, profile="1 ms", alpha=6,
-        data=1, pipeline=1, layers=2, micro_batches=1, iterations=iterations)
+        "mixnet",
+        servers=8,
+        rate="100 Gb/s",
+        preset=None,
+        control={},
+        profile="1 ms",
+        alpha=6,
+        data=1,
+        pipeline=1,
+        layers=2,
+        micro_batches=1,
+        iterations=iterations,
+    )
     ln.run(made, job, model="fluid", write=False)
 
 
 CASES = {
     "iterations of flows": lambda n: ln.run(
-        fabric(), ln.Permutation("4 kB", repeat=n, transport="roce"), write=False),
+        fabric(), ln.Permutation("4 kB", repeat=n, transport="roce"), write=False
+    ),
     "iterations of a collective": lambda n: ln.run(
-        fabric(), ln.AllReduce("4 kB", repeat=n, transport="roce"), write=False),
+        fabric(), ln.AllReduce("4 kB", repeat=n, transport="roce"), write=False
+    ),
     "iterations of a model": lambda n: ln.run(
-        fabric(), ln.ModelJob(buckets=["10 kB"], compute="10 us", iterations=n, transport="roce"),
-        write=False),
+        fabric(),
+        ln.ModelJob(buckets=["10 kB"], compute="10 us", iterations=n, transport="roce"),
+        write=False,
+    ),
     "flows": lambda n: ln.run(fabric(), later(n), write=False),
     "hosts": lambda n: ln.run(
-        fabric(n // 4), ln.Permutation("4 kB", transport="roce"), write=False),
+        fabric(n // 4), ln.Permutation("4 kB", transport="roce"), write=False
+    ),
     "samples of a queue": lambda n: ln.run(
-        fabric(), ln.Permutation("1 MB", transport="tcp"), write=False,
-        sample=ln.Time.of(4 * 10**10 // n), queues=["p0.leaf0->h0"], links=["p0.leaf0->*"]),
+        fabric(),
+        ln.Permutation("1 MB", transport="tcp"),
+        write=False,
+        sample=ln.Time.of(4 * 10**10 // n),
+        queues=["p0.leaf0->h0"],
+        links=["p0.leaf0->*"],
+    ),
     "samples of senders": lambda n: ln.run(
-        fabric(), ln.Permutation("1 MB", transport="tcp"), write=False,
-        sample=ln.Time.of(4 * 10**10 // n), observe=["cwnd", "acked"]),
+        fabric(),
+        ln.Permutation("1 MB", transport="tcp"),
+        write=False,
+        sample=ln.Time.of(4 * 10**10 // n),
+        observe=["cwnd", "acked"],
+    ),
     "senders that come and go": lambda n: ln.run(
-        fabric(), later(n), write=False, sample="20 us", observe=["cwnd"]),
+        fabric(), later(n), write=False, sample="20 us", observe=["cwnd"]
+    ),
 }
 CASES["events of circuits"] = experts
 CASES["faults"] = lambda n: ln.run(
-    fabric(), ln.AllReduce("4 kB", repeat=4 * n, transport="roce"),
-    [ln.delay("h0--p0.leaf0", "1 us", at=ln.step(4 * i + 1), duration=ln.iterations(2),
-              phase=f"p{i}") for i in range(n)], write=False)
+    fabric(),
+    ln.AllReduce("4 kB", repeat=4 * n, transport="roce"),
+    [
+        ln.delay(
+            "h0--p0.leaf0", "1 us", at=ln.step(4 * i + 1), duration=ln.iterations(2), phase=f"p{i}"
+        )
+        for i in range(n)
+    ],
+    write=False,
+)
 LEAST = {"hosts": 32, "events of circuits": 10, "faults": 40}
 
 
@@ -100,6 +138,7 @@ def crossing(run, n, monkeypatch):
                 if isinstance(each, (np.ndarray, list)):
                     found += len(each)
             return rows
+
         return counted
 
     with monkeypatch.context() as patch:
@@ -135,9 +174,18 @@ def test_four_times_as_much_takes_five_times_the_instructions_at_most(what, tmp_
         out = tmp_path / f"{n}.out"
         code = f"import test_linear_cost as t; t.CASES[{what!r}]({n})"
         subprocess.run(
-            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-c",
-             code], check=True, capture_output=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": "0"})
+            [
+                "valgrind",
+                "--tool=callgrind",
+                f"--callgrind-out-file={out}",
+                sys.executable,
+                "-c",
+                code,
+            ],
+            check=True,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": "0"},
+        )
         return int(re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)[1])
 
     shortest, one, four = (instructions(each) for each in (max(least // 10, 4), least, 4 * least))

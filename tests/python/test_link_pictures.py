@@ -9,8 +9,9 @@ from loomnet.results import link_plots
 
 
 def collisions(transport, **options):
-    made = ln.clos.two_tier(planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s",
-                            delay="1 us")
+    made = ln.clos.two_tier(
+        planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us"
+    )
     return ln.run(made, ln.Permutation("2 MB", shift=1, transport=transport), seed=1, **options)
 
 
@@ -30,8 +31,10 @@ def test_a_link_is_never_in_use_for_more_than_its_rate(transport):
 def test_each_link_has_a_strip_and_the_idle_ones_are_seen():
     r = collisions("roce", sample="5 us", links=["p0.leaf*->p0.spine*"])
     top, below = r.plot("links").axes[:2]
-    most = {label.get_text(): strip.get_array().max() for label, strip in zip(
-        top.get_yticklabels(), top.collections, strict=True)}
+    most = {
+        label.get_text(): strip.get_array().max()
+        for label, strip in zip(top.get_yticklabels(), top.collections, strict=True)
+    }
     assert len(most) == 16 and sum(each > 0.9 for each in most.values()) == 10
     assert sum(each < 0.05 for each in most.values()) == 6
     longest = [strip.get_array().max() for strip in below.collections]
@@ -52,5 +55,6 @@ def test_of_many_links_the_busiest_have_strips_and_samples_share_columns(monkeyp
     edges = top.collections[0].get_coordinates()[0, :, 0]
     assert 49 <= min(sizes) <= max(sizes) <= 51
     assert sum(top.collections[0].get_array().ravel() * (edges[1:] - edges[:-1])) / (
-        edges[-1] - edges[0]) == pytest.approx(mean)
+        edges[-1] - edges[0]
+    ) == pytest.approx(mean)
     assert sorted(["p0.leaf10->h1", "p0.leaf2->h1"], key=link_plots.in_order)[0].endswith("2->h1")

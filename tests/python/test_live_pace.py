@@ -31,8 +31,9 @@ MS = 10**9
 def kept(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_budget, "FILE", tmp_path / "budget.json")
     monkeypatch.setattr(machine_budget, "state_directory", lambda: tmp_path)
-    found = MachineBudget(100_000, 50 * 10**6, 0.01, 1e9, machine_budget._boot(),
-                          machine_budget.version())
+    found = MachineBudget(
+        100_000, 50 * 10**6, 0.01, 1e9, machine_budget._boot(), machine_budget.version()
+    )
     machine_budget._keep(found)
     return found
 
@@ -42,10 +43,15 @@ def test_a_measure_is_kept_as_it_was_and_holds(kept):
     assert kept.stale is None
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    ({"boot": "another"}, "another boot"), ({"build": "0.0.0"}, "another version"),
-    ({"busy": 0.26}, "others took 26%"), ({"contradicted": "a run was late at 31% of it"}, "31%"),
-])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"boot": "another"}, "another boot"),
+        ({"build": "0.0.0"}, "another version"),
+        ({"busy": 0.26}, "others took 26%"),
+        ({"contradicted": "a run was late at 31% of it"}, "31%"),
+    ],
+)
 def test_a_measure_that_no_longer_holds_says_why(kept, change, why):
     assert why in replace(kept, **change).stale
 
@@ -57,8 +63,18 @@ def test_a_run_that_contradicts_the_measure_makes_the_next_take_another(kept):
     assert machine_budget.kept().contradicted == "a run was late at 31% of it"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "[" * 100_000, '{"frames_per_s": "x"}',
-                                  json.dumps({"frames_per_s": 1e400})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "[" * 100_000,
+        '{"frames_per_s": "x"}',
+        json.dumps({"frames_per_s": 1e400}),
+    ],
+)
 def test_a_damaged_file_is_no_measure(kept, text):
     machine_budget.FILE.write_text(text)
     assert machine_budget.kept() is None
@@ -103,6 +119,7 @@ def test_a_run_that_falls_behind_ends_within_seconds_and_says_what_to_do(monkeyp
 def test_a_run_that_was_late_at_first_may_come_below_the_bound(monkeypatch, kept):
     """Of the first seconds three in a hundred packets are late: p99 is above the bound for three
     times as long."""
+
     def answers(seconds):
         return [(90_000 * s, 10_000 * s, 300 * min(s, seconds), 3 * MS // 2) for s in range(60)]
 
@@ -118,16 +135,19 @@ def test_the_remedy_of_a_small_load_is_the_machine(monkeypatch, kept):
 
 
 def test_a_run_in_time_goes_on_and_may_show_that_the_budget_is_larger(monkeypatch, kept):
-    pace, second, _ = looks(monkeypatch, kept, [(130_000 * s, 10_000 * s, 0, MS // 10)
-                                                for s in range(60)])
+    pace, second, _ = looks(
+        monkeypatch, kept, [(130_000 * s, 10_000 * s, 0, MS // 10) for s in range(60)]
+    )
     assert second is None
     assert pace.against_the_budget() == "a run was in time at 129% of it"
 
 
 def test_a_late_burst_long_after_the_start_ends_a_run_only_where_it_weighs_much(monkeypatch, kept):
     def answers(late):
-        return [(50_000 * s, 10_000 * s, late * (s >= 40), 2 * MS if s >= 40 else MS // 2)
-                for s in range(60)]
+        return [
+            (50_000 * s, 10_000 * s, late * (s >= 40), 2 * MS if s >= 40 else MS // 2)
+            for s in range(60)
+        ]
 
     assert looks(monkeypatch, kept, answers(15_000))[1] is None
     assert looks(monkeypatch, kept, answers(20_000))[1] == 40
@@ -139,8 +159,9 @@ def test_few_packets_are_no_verdict(monkeypatch, kept):
 
 
 def plan(delay, rate="20 Mb/s"):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate=rate,
-                              delay=delay)
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate=rate, delay=delay
+    )
     return make_plan(fabric, seed=0)
 
 
@@ -157,8 +178,9 @@ def test_the_bound_is_half_of_a_delay_or_a_sixth_of_the_round_trip_up_to_2_ms_of
 
 def request(rate, transport="roce", tmp_path=None):
     lab = ln.Lab("auto", directory=tmp_path, clock="live")
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate=rate,
-                              delay="1 ms")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate=rate, delay="1 ms"
+    )
     job = ln.Flows("1 MB", pairs=[(0, 1)], transport=transport)
     return lab._request(fabric, [job], [], None, None, "1 s", 1.0, {}, [], recorded=False)
 

@@ -30,17 +30,26 @@ def test_its_slowdown_is_between_1_and_105_percent(tmp_path, transport, payload)
 
 
 def drawn(draw):
-    links = {"rate": f"{draw.choice((10, 40, 100))} Gb/s",
-             "delay": f"{draw.choice((100, 1000))} ns", "payload": draw.choice(PAYLOADS)}
+    links = {
+        "rate": f"{draw.choice((10, 40, 100))} Gb/s",
+        "delay": f"{draw.choice((100, 1000))} ns",
+        "payload": draw.choice(PAYLOADS),
+    }
     kind = draw.choice(("star", "two", "three", "dumbbell", "row"))
     if kind == "star":
         return ln.star(hosts=3, planes=draw.choice((1, 2)), **links)
     if kind == "two":  # uplinks as fast as ports: one path carries what a port sends
-        return ln.clos.two_tier(planes=draw.choice((1, 2)), leaves=2, spines=draw.randint(1, 3),
-                                hosts_per_leaf=1, **links)
+        return ln.clos.two_tier(
+            planes=draw.choice((1, 2)),
+            leaves=2,
+            spines=draw.randint(1, 3),
+            hosts_per_leaf=1,
+            **links,
+        )
     if kind == "three":
-        return ln.clos.three_tier(pods=2, leaves_per_pod=1, aggs_per_pod=2, cores_per_agg=1,
-                                  hosts_per_leaf=1, **links)
+        return ln.clos.three_tier(
+            pods=2, leaves_per_pod=1, aggs_per_pod=2, cores_per_agg=1, hosts_per_leaf=1, **links
+        )
     if kind == "dumbbell":
         return ln.dumbbell(left=1, right=1, bottleneck=f"{draw.choice((5, 20))} Gb/s", **links)
     payload = links.pop("payload")
@@ -97,7 +106,8 @@ def test_it_is_so_in_many_fabrics(tmp_path):
 @pytest.mark.parametrize("switches", [1, 3, 5])
 @pytest.mark.parametrize("size", ["4097 B", "5 kB", "13 kB"])
 def test_a_short_last_packet_waits_behind_a_full_one_on_each_link(
-        tmp_path, transport, limit, switches, size):
+    tmp_path, transport, limit, switches, size
+):
     """The time is that of a chain of queues, first come, first served."""
     fabric = ln.Fabric("row", payload="4096 B")
     nodes = [fabric.add_switch(f"s{i}") for i in range(switches)]
@@ -160,34 +170,60 @@ def test_a_run_without_packets_counts_short_packets_as_they_are(tmp_path):
     """Blocks of 1,000 B behind links of 1 Gb/s: the time is that of short frames."""
     fabric = ln.star(hosts=4, rate="1 Gb/s", delay="1 us")
     for transport in ("roce", "tcp"):
-        took = [ln.run(fabric, ln.AllGather("4 kB", repeat=2, transport=transport), model=model,
-                       directory=tmp_path / f"{transport}-{model}").data.iterations[-1].end_ps
-                for model in ("packets", "fluid")]
+        took = [
+            ln.run(
+                fabric,
+                ln.AllGather("4 kB", repeat=2, transport=transport),
+                model=model,
+                directory=tmp_path / f"{transport}-{model}",
+            )
+            .data.iterations[-1]
+            .end_ps
+            for model in ("packets", "fluid")
+        ]
         assert 0.9 * took[0] <= took[1] <= 1.02 * took[0], transport
 
 
 def test_a_slow_port_holds_up_no_other(tmp_path):
     """Of four writes by two ports: one is slower at first, the other one later."""
-    faults = [ln.degrade("h0->p0.leaf0", 0.25, at="0 s", duration="400 us"),
-              ln.degrade("h0->p1.leaf0", 0.25, at="1 ms", duration="400 us")]
-    took = [ln.run(ln.star(hosts=2, planes=2, rate="10 Gb/s", delay="1 us"),
-                   ln.Flows("4 MiB", pairs=[(0, 1)], transport="roce"), faults, model=model,
-                   directory=tmp_path / model).data.flows[0].end_ps
-            for model in ("packets", "fluid")]
+    faults = [
+        ln.degrade("h0->p0.leaf0", 0.25, at="0 s", duration="400 us"),
+        ln.degrade("h0->p1.leaf0", 0.25, at="1 ms", duration="400 us"),
+    ]
+    took = [
+        ln.run(
+            ln.star(hosts=2, planes=2, rate="10 Gb/s", delay="1 us"),
+            ln.Flows("4 MiB", pairs=[(0, 1)], transport="roce"),
+            faults,
+            model=model,
+            directory=tmp_path / model,
+        )
+        .data.flows[0]
+        .end_ps
+        for model in ("packets", "fluid")
+    ]
     assert 0.98 * took[0] <= took[1] <= 1.02 * took[0]
 
 
 def not_slower(tmp_path, seed):
     draw = random.Random(f"fluid {seed}")
     links = {"rate": f"{draw.choice((1, 10, 100))} Gb/s", "delay": f"{draw.choice((1, 5))} us"}
-    fabric = draw.choice((
-        lambda: ln.star(hosts=4, planes=draw.choice((1, 2)), **links),
-        # One spine: with more, hashes decide whose ways collide; each transport has its own.
-        lambda: ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, **links)))()
+    fabric = draw.choice(
+        (
+            lambda: ln.star(hosts=4, planes=draw.choice((1, 2)), **links),
+            # One spine: with more, hashes decide whose ways collide; each transport has its own.
+            lambda: ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, **links),
+        )
+    )()
     job = draw.choice((ln.AllGather, ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation))(
-        f"{round(10 ** draw.uniform(1, 6))} B", repeat=2, transport=draw.choice(("roce", "tcp")))
-    took = [ln.run(fabric, job, seed=seed, model=model, directory=tmp_path / f"{seed}-{model}")
-            .data.iterations[-1].end_ps for model in ("packets", "fluid")]
+        f"{round(10 ** draw.uniform(1, 6))} B", repeat=2, transport=draw.choice(("roce", "tcp"))
+    )
+    took = [
+        ln.run(fabric, job, seed=seed, model=model, directory=tmp_path / f"{seed}-{model}")
+        .data.iterations[-1]
+        .end_ps
+        for model in ("packets", "fluid")
+    ]
     assert took[1] <= 1.02 * took[0], (seed, fabric.name, job.describe(), took)
 
 

@@ -7,8 +7,17 @@ import loomnet as ln
 
 
 def fabric(**values):
-    return ln.clos.two_tier(planes=1, leaves=4, spines=2, hosts_per_leaf=2, order="block",
-                            rate="25 Gb/s", uplink_rate="10 Gb/s", delay="1 us", **values)
+    return ln.clos.two_tier(
+        planes=1,
+        leaves=4,
+        spines=2,
+        hosts_per_leaf=2,
+        order="block",
+        rate="25 Gb/s",
+        uplink_rate="10 Gb/s",
+        delay="1 us",
+        **values,
+    )
 
 
 def permutation(transport, hosts, name):
@@ -30,18 +39,24 @@ def test_a_neighbour_of_another_transport_on_other_links_changes_no_mark(tmp_pat
     own = both.job("a").data.flows.columns
     assert np.array_equal(own, alone.data.flows.columns)
     # They do queue and are marked: without a mark the run is another one.
-    dark = ln.run(fabric().override("*--*", pfc=False, ecn=False),
-                  permutation("mrc", range(4), "a"), seed=1, directory=tmp_path)
+    dark = ln.run(
+        fabric().override("*--*", pfc=False, ecn=False),
+        permutation("mrc", range(4), "a"),
+        seed=1,
+        directory=tmp_path,
+    )
     assert not np.array_equal(own, dark.data.flows.columns)
     assert "marks by transport" not in notes(alone)
     said = notes(both)["marks by transport"]
-    assert said.startswith("p0.leaf0->h0 and 7 like it: mrc marks nothing and trims to 128 B, roce "
-                           "marks from ")
+    assert said.startswith(
+        "p0.leaf0->h0 and 7 like it: mrc marks nothing and trims to 128 B, roce marks from "
+    )
     assert "(up to 0.01)" in said and said.count(";") == 1
 
 
-@pytest.mark.parametrize("stated", [{"ecn": ln.Ecn("20 kB", "80 kB")},
-                                    {"ecn": False, "trim": False}])
+@pytest.mark.parametrize(
+    "stated", [{"ecn": ln.Ecn("20 kB", "80 kB")}, {"ecn": False, "trim": False}]
+)
 def test_what_a_link_states_holds_for_all(tmp_path, stated):
     made = fabric().override("*--*", pfc=False, **stated)
     jobs = [permutation("mrc", range(4), "a"), permutation("roce", range(4), "b")]

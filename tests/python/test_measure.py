@@ -162,8 +162,15 @@ def test_an_expected_iteration_needs_five_before_the_faults(count, known):
 
 def test_work_without_a_length_belongs_to_the_one_phase_that_it_ends_in():
     before, during = Phase("before", 0, 8 * S, 1), Phase("down", 8 * S, 16 * S, 1)
-    for at, shares in ((0, (0, 0)), (1, (1, 0)), (8 * S - 1, (1, 0)), (8 * S, (1, 0)),
-                       (8 * S + 1, (0, 1)), (16 * S, (0, 1)), (16 * S + 1, (0, 0))):
+    for at, shares in (
+        (0, (0, 0)),
+        (1, (1, 0)),
+        (8 * S - 1, (1, 0)),
+        (8 * S, (1, 0)),
+        (8 * S + 1, (0, 1)),
+        (16 * S, (0, 1)),
+        (16 * S + 1, (0, 0)),
+    ):
         series = HostSeries(work=[(at, at, 7)])
         found = tuple(measure._done_inside(series, phase) / 7 for phase in (before, during))
         assert found == shares, at
@@ -173,8 +180,13 @@ def test_samples_of_a_queue_are_those_from_the_first_time_up_to_the_last():
     samples = Samples(10, ["a->b"])
     for at, size in ((10, 1000), (20, 2000), (30, 4000)):
         samples.take(at, [size], [])
-    for first, last, bytes_ in ((0, 2**63, [1000, 2000, 4000]), (10, 30, [1000, 2000]),
-                                (11, 31, [2000, 4000]), (20, 21, [2000]), (20, 20, [])):
+    for first, last, bytes_ in (
+        (0, 2**63, [1000, 2000, 4000]),
+        (10, 30, [1000, 2000]),
+        (11, 31, [2000, 4000]),
+        (20, 21, [2000]),
+        (20, 20, []),
+    ):
         assert samples.queue_seconds("a->b", 8000, first, last) == [n / 1000 for n in bytes_]
 
 
@@ -198,7 +210,8 @@ def test_a_run_that_ended_early_is_null_from_there_on_with_the_reason(ended):
     for phase in ("leaf_spine_down", "spine_down", "after"):
         for name in FIGURES:
             if name == "timeouts" or (  # of which there were none
-                    phase == "after" and name in ("recovery_s", "stood_still_s")):
+                phase == "after" and name in ("recovery_s", "stood_still_s")
+            ):
                 assert f"{phase}.{name}" not in found
                 continue
             value = found[f"{phase}.{name}"]

@@ -27,8 +27,9 @@ def under(gib, code):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (gib << 30, gib << 30))
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          preexec_fn=limit)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -56,12 +57,15 @@ def test_the_line_before_a_run_says_what_it_needs_where_that_is_much(lab, monkey
     assert "\n" not in said[-1]
 
 
-@pytest.mark.parametrize(("job", "words"), [
-    (ln.AllReduce("128 GiB"), "lower AllReduce.size or AllReduce.ranks"),
-    (ln.AllToAll("64 GiB"), "lower AllToAll.size"),
-    (ln.Permutation("1 MB", 10**6), "lower Permutation.count or repeat"),
-    (ln.Flows("1 MB", count=10**6), "lower Flows.count"),
-])
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (ln.AllReduce("128 GiB"), "lower AllReduce.size or AllReduce.ranks"),
+        (ln.AllToAll("64 GiB"), "lower AllToAll.size"),
+        (ln.Permutation("1 MB", 10**6), "lower Permutation.count or repeat"),
+        (ln.Flows("1 MB", count=10**6), "lower Flows.count"),
+    ],
+)
 def test_more_than_the_machine_has_is_refused_in_one_line(lab, job, words):
     with pytest.raises(UsageError, match="memory: this run needs up to") as refused:
         lab.run(two_tier(), job, payload=True)
@@ -86,8 +90,9 @@ def test_a_bench_of_more_than_there_is_is_one_line(line):
 
 
 def worlds(first, count):
-    done = subprocess.run([sys.executable, HERE / "worlds.py", str(first), str(count)],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, HERE / "worlds.py", str(first), str(count)], capture_output=True, text=True
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == count, done.stderr
     return rows

@@ -32,9 +32,15 @@ def test_a_wrong_rate_is_seen(tmp_path, monkeypatch):
         fabric = {"rate": "390 Gb/s"} if name == "eps_only" else {}
         return compared(name, **(values | {"fabric": values["fabric"] | fabric}))
 
-    monkeypatch.setitem(scenario.function.__globals__, "mfabric", type(
-        "Slower", (), {**vars(scenario.function.__globals__["mfabric"]),
-                       "compared": staticmethod(slower)}))
+    monkeypatch.setitem(
+        scenario.function.__globals__,
+        "mfabric",
+        type(
+            "Slower",
+            (),
+            {**vars(scenario.function.__globals__["mfabric"]), "compared": staticmethod(slower)},
+        ),
+    )
     report = scenario.run(directory=tmp_path / "run")
     assert [check.name for check in report.checks if not check.ok] == ["A6-GV1-without-circuits"]
 
@@ -90,11 +96,15 @@ def test_a_fit_finds_the_constant_that_made_the_times():
     found = mfabric.fitted(times_at, exact, 30.0)
     assert found.compute_ms == pytest.approx(50, rel=1e-3) and found.apart < 1e-4
     off = mfabric.fitted(times_at, published, 30.0)
-    best = min((mfabric.fitted(times_at, published, start).compute_ms for start in (60, 200)),
-               key=lambda ms: abs(ms - off.compute_ms))
+    best = min(
+        (mfabric.fitted(times_at, published, start).compute_ms for start in (60, 200)),
+        key=lambda ms: abs(ms - off.compute_ms),
+    )
     assert off.compute_ms == pytest.approx(best, rel=1e-3) and 0 < off.apart < 0.1
-    asks = {model: mfabric.operations_per_second(ln.MoeJob(model)) / 1e12
-            for model in mfabric.MODELS.values()}
+    asks = {
+        model: mfabric.operations_per_second(ln.MoeJob(model)) / 1e12
+        for model in mfabric.MODELS.values()
+    }
     assert asks["qwen_moe"] > 1800 > mfabric.PEAK / 1e12 > asks["llama_moe"] > 700
     assert asks["mixtral_8x22b"] == pytest.approx(100, rel=0.01)
 
@@ -104,8 +114,15 @@ def verdicts(report: ln.Report) -> dict[str, bool]:
 
 
 def test_flows_and_packets_agree_on_a_region(tmp_path):
-    report = run("modes", tmp_path, fabrics="mixnet,topoopt", rates="800 Gb/s", bars="", layers=1,
-                 prototypes="")
+    report = run(
+        "modes",
+        tmp_path,
+        fabrics="mixnet,topoopt",
+        rates="800 Gb/s",
+        bars="",
+        layers=1,
+        prototypes="",
+    )
     found = verdicts(report)
     assert {"agree-mixnet.800Gbs", "agree-topoopt.800Gbs"} <= found.keys()
     assert all(found.values())
@@ -119,8 +136,18 @@ def test_the_prototype_waits_for_its_panel(tmp_path):
 
 def test_what_panels_and_controllers_do(tmp_path):
     found = verdicts(run("panel", tmp_path, iterations=5, packets=3, draws=500))
-    for bar in ("E1-sim25", "E2-polatis", "E3-down", "E4-dark-together", "E6-half-circuit",
-                "E9-apart", "E10-packets-lost", "E10-fluid-nothing-held", "P4", "P3-mean"):
+    for bar in (
+        "E1-sim25",
+        "E2-polatis",
+        "E3-down",
+        "E4-dark-together",
+        "E6-half-circuit",
+        "E9-apart",
+        "E10-packets-lost",
+        "E10-fluid-nothing-held",
+        "P4",
+        "P3-mean",
+    ):
         assert found[bar], bar
     assert [name for name, ok in found.items() if not ok] == []
 
@@ -148,9 +175,10 @@ def test_what_patching_during_training_is_worth(tmp_path):
     matrices.mkdir()
     for iteration in range(2):
         path = matrices / f"{iteration}.json"
-        path.write_text(json.dumps(mixnet.PUBLISHED[:, ::1 - 2 * iteration].tolist()))
-    report = run("decisive", tmp_path, iterations=2, layers=2, micro_batches=1, trace=matrices,
-                 seeds=2)
+        path.write_text(json.dumps(mixnet.PUBLISHED[:, :: 1 - 2 * iteration].tolist()))
+    report = run(
+        "decisive", tmp_path, iterations=2, layers=2, micro_batches=1, trace=matrices, seeds=2
+    )
     assert all(verdicts(report).values())
     rows = {row.name: row.value for row in report.rows}
     assert rows["sparse.mixnet.share"] < rows["sparse.static.share"]

@@ -40,8 +40,9 @@ def test_a_server_without_ports_has_no_circuit():
 
 
 def test_random_circuits_are_the_seeds():
-    first, again, other = (mixnet.assign(DEMAND, 3, rule="random", seed=seed).circuits
-                           for seed in (1, 1, 2))
+    first, again, other = (
+        mixnet.assign(DEMAND, 3, rule="random", seed=seed).circuits for seed in (1, 1, 2)
+    )
     assert (first == again).all() and (first != other).any()
 
 
@@ -57,29 +58,43 @@ def test_ports_that_stay_joined_are_kept():
     assert (counted == wanted).all()
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: mixnet.assign(DEMAND, 6, rule="skipp"), "rule .*skipp.* is none of skip, literal"),
-    (lambda: mixnet.assign(DEMAND, 6, rule=None), "rule None is none of"),
-    (lambda: mixnet.assign(DEMAND, 6, ties="last"), 'mixnet.assign: .*ties "last"'),
-    (lambda: mixnet.assign(DEMAND, -1), "free: -1 is not a number of ports"),
-    (lambda: mixnet.assign(DEMAND, [6, 6]), "mixnet.assign: .*2"),
-    (lambda: mixnet.assign([[0, 1], [2, 0]], 6), "mixnet.assign: .*demand"),
-    (lambda: mixnet.assign([[0, 0.5], [0.5, 0]], 6), "entries must be whole numbers from 0"),
-    (lambda: mixnet.assign([[0, -1], [-1, 0]], 6), "entries must be whole numbers from 0"),
-    (lambda: mixnet.assign([0, 1], 6), "a square matrix is needed"),
-    (lambda: mixnet.assign([[0, 1], [1]], 6), "a square matrix is needed"),
-    (lambda: mixnet.pair_demand([[1, 2], [1, 3]]), "row 1"),
-    (lambda: mixnet.pair_demand(mixnet.PUBLISHED, duplex="min"), "neither sum nor max"),
-    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=9), "alpha"),
-    (lambda: mixnet.map_ports([[0, 1], [0, 0]], [[0, 1], [1, 0]], alpha=6), "the same both ways"),
-    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6,
-                              previous=[0, 1]), "previous: .*48 ports"),
-    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6,
-                              previous=[99] * 48), "previous: .*48 ports"),
-    (lambda: mixnet.assign(DEMAND, 6.5), "free: 6.5 is not a number of ports"),
-    (lambda: mixnet.assign(DEMAND, 6).covered([[1]]), "demand of 1 servers, and circuits of 8"),
-    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=4), "circuits"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mixnet.assign(DEMAND, 6, rule="skipp"), "rule .*skipp.* is none of skip, literal"),
+        (lambda: mixnet.assign(DEMAND, 6, rule=None), "rule None is none of"),
+        (lambda: mixnet.assign(DEMAND, 6, ties="last"), 'mixnet.assign: .*ties "last"'),
+        (lambda: mixnet.assign(DEMAND, -1), "free: -1 is not a number of ports"),
+        (lambda: mixnet.assign(DEMAND, [6, 6]), "mixnet.assign: .*2"),
+        (lambda: mixnet.assign([[0, 1], [2, 0]], 6), "mixnet.assign: .*demand"),
+        (lambda: mixnet.assign([[0, 0.5], [0.5, 0]], 6), "entries must be whole numbers from 0"),
+        (lambda: mixnet.assign([[0, -1], [-1, 0]], 6), "entries must be whole numbers from 0"),
+        (lambda: mixnet.assign([0, 1], 6), "a square matrix is needed"),
+        (lambda: mixnet.assign([[0, 1], [1]], 6), "a square matrix is needed"),
+        (lambda: mixnet.pair_demand([[1, 2], [1, 3]]), "row 1"),
+        (lambda: mixnet.pair_demand(mixnet.PUBLISHED, duplex="min"), "neither sum nor max"),
+        (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=9), "alpha"),
+        (
+            lambda: mixnet.map_ports([[0, 1], [0, 0]], [[0, 1], [1, 0]], alpha=6),
+            "the same both ways",
+        ),
+        (
+            lambda: mixnet.map_ports(
+                mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6, previous=[0, 1]
+            ),
+            "previous: .*48 ports",
+        ),
+        (
+            lambda: mixnet.map_ports(
+                mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6, previous=[99] * 48
+            ),
+            "previous: .*48 ports",
+        ),
+        (lambda: mixnet.assign(DEMAND, 6.5), "free: 6.5 is not a number of ports"),
+        (lambda: mixnet.assign(DEMAND, 6).covered([[1]]), "demand of 1 servers, and circuits of 8"),
+        (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=4), "circuits"),
+    ],
+)
 def test_bad_input_is_one_line(call, message):
     with pytest.raises(UsageError, match=message) as caught:
         call()
@@ -116,22 +131,26 @@ def test_a_plug_in_is_told_what_there_is():
     told = []
     ln.plugin.assignment("test_told")(broken(lambda d, f, p: told.append((d, f, p)) or p))
     circuits = mixnet.assign(DEMAND, 6).circuits
-    assert (mixnet.assign(DEMAND, 6, rule="test_told", previous=circuits).circuits
-            == circuits).all()
+    assert (
+        mixnet.assign(DEMAND, 6, rule="test_told", previous=circuits).circuits == circuits
+    ).all()
     ((demand, free, previous),) = told
     assert (demand == DEMAND).all() and free.tolist() == [6] * 8 and (previous == circuits).all()
 
 
-@pytest.mark.parametrize(("answer", "message"), [
-    (lambda d, f, p: None, "no array"),
-    (lambda d, f, p: d[1:], "no array"),
-    (lambda d, f, p: p + 0.5, "no array"),
-    (lambda d, f, p: p - 1, "less than 0|diagonal"),
-    (lambda d, f, p: np.triu(np.ones_like(p), 1), "not symmetrical"),
-    (lambda d, f, p: np.eye(len(f), dtype=int), "zeros on the diagonal"),
-    (lambda d, f, p: d, "server 0 .* circuits for 6 free ports"),
-    (lambda d, f, p: 1 // 0, "ZeroDivisionError"),
-])
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda d, f, p: None, "no array"),
+        (lambda d, f, p: d[1:], "no array"),
+        (lambda d, f, p: p + 0.5, "no array"),
+        (lambda d, f, p: p - 1, "less than 0|diagonal"),
+        (lambda d, f, p: np.triu(np.ones_like(p), 1), "not symmetrical"),
+        (lambda d, f, p: np.eye(len(f), dtype=int), "zeros on the diagonal"),
+        (lambda d, f, p: d, "server 0 .* circuits for 6 free ports"),
+        (lambda d, f, p: 1 // 0, "ZeroDivisionError"),
+    ],
+)
 def test_a_plug_in_that_breaks_its_contract_is_named(answer, message):
     made = broken(answer)
     ln.plugin.assignment("test_broken")(made)
@@ -160,8 +179,11 @@ def test_names_and_methods_of_plug_ins_are_checked():
     with pytest.raises(ContractError, match="there is no method assign"):
         ln.check_plugin(nothing)
     dice = np.random.default_rng()
-    ln.plugin.assignment("test_dice")(made := broken(
-        lambda d, f, p: p if dice.random() < 0.5 or f.min() < 1 else Ring().assign(d, f, p)))
+    ln.plugin.assignment("test_dice")(
+        made := broken(
+            lambda d, f, p: p if dice.random() < 0.5 or f.min() < 1 else Ring().assign(d, f, p)
+        )
+    )
     with pytest.raises(ContractError, match="without a seed"):
         ln.check_plugin(made)
 
@@ -177,21 +199,24 @@ def test_weights_of_a_file_and_of_a_folder(tmp_path):
     assert [each.shape for each in mixnet.read_weights(tmp_path)] == [(1, 8, 8)] * 2
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("", "not JSON"),
-    ("[[1, 2], [3]]", "differ in length|is needed"),
-    ("[]", "is needed"),
-    ("{}", "is needed"),
-    ("[[[[1]]]]", "is needed"),
-    ("[[1, 2], [2, 2]]", "layer 0: row 1 sums to 4, and row 0 to 3"),
-    ("[[0, 0], [0, 0]]", "row 0 sums to 0"),
-    ("[[1, -1], [0, 0]]", "whole numbers"),
-    ("[[0.5, 0.5], [1, 0]]", "whole numbers"),
-    ("[[true, false], [true, false]]", "whole numbers"),
-    ("[[4294967296]]", "below 2.32, and 4294967296 is not"),
-    ("[[1, 1], [0, 0]]", "layer 0: row 1 sums to 0"),
-    ("[" * 5000, "nested too deeply"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("[[1, 2], [3]]", "differ in length|is needed"),
+        ("[]", "is needed"),
+        ("{}", "is needed"),
+        ("[[[[1]]]]", "is needed"),
+        ("[[1, 2], [2, 2]]", "layer 0: row 1 sums to 4, and row 0 to 3"),
+        ("[[0, 0], [0, 0]]", "row 0 sums to 0"),
+        ("[[1, -1], [0, 0]]", "whole numbers"),
+        ("[[0.5, 0.5], [1, 0]]", "whole numbers"),
+        ("[[true, false], [true, false]]", "whole numbers"),
+        ("[[4294967296]]", "below 2.32, and 4294967296 is not"),
+        ("[[1, 1], [0, 0]]", "layer 0: row 1 sums to 0"),
+        ("[" * 5000, "nested too deeply"),
+    ],
+)
 def test_a_bad_weight_file_is_one_line_with_its_name(tmp_path, text, message):
     file = tmp_path / "w.json"
     file.write_text(text)
@@ -248,16 +273,24 @@ def test_drift_moves_slowly_and_spreads_as_the_published_matrix():
 
 
 def test_decay_evens_loads_out():
-    late = [next(itertools.islice(mixnet.Drift(8, 1, seed=seed, spread=3, decay=True), 4000, None))
-            for seed in range(2)]
+    late = [
+        next(itertools.islice(mixnet.Drift(8, 1, seed=seed, spread=3, decay=True), 4000, None))
+        for seed in range(2)
+    ]
     early = iterations(1, seed=0, spread=3)
     assert np.std(np.log(late[0][0].sum(axis=0))) < np.std(np.log(early[0][0].sum(axis=0) + 1))
 
 
-@pytest.mark.parametrize("settings", [{"experts": 1, "layers": 1}, {"experts": 8, "layers": 0},
-                                      {"experts": 8, "layers": 1, "spread": -1},
-                                      {"experts": "8", "layers": 1},
-                                      {"experts": 10**9, "layers": 1}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"experts": 1, "layers": 1},
+        {"experts": 8, "layers": 0},
+        {"experts": 8, "layers": 1, "spread": -1},
+        {"experts": "8", "layers": 1},
+        {"experts": 10**9, "layers": 1},
+    ],
+)
 def test_a_drift_that_cannot_be_is_refused(settings):
     with pytest.raises(UsageError, match=r"mixnet\.Drift"):
         mixnet.Drift(seed=1, **settings)
@@ -291,21 +324,25 @@ def test_both_solvers_of_copilot_find_the_same_least():
         one.fit()
         assert one.matrix.sum(axis=0) == pytest.approx(np.ones(8), abs=1e-8)
     assert fitted[0].objective(fitted[0].matrix) == pytest.approx(
-        fitted[0].objective(fitted[1].matrix), abs=1e-6)
+        fitted[0].objective(fitted[1].matrix), abs=1e-6
+    )
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: mfabric.Copilot(0), "experts=0 must be a whole number"),
-    (lambda: mfabric.Copilot("8"), "experts='8' must be a whole number"),
-    (lambda: mfabric.Copilot(10**9), "from 1 to 4096"),
-    (lambda: mfabric.Copilot(32, solver="slsqp"), "1024 unknowns"),
-    (lambda: mfabric.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
-    (lambda: mfabric.Copilot(4, records=0), "records must be 1 or more"),
-    (lambda: mfabric.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
-    (lambda: mfabric.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
-    (lambda: mfabric.Copilot(2).predict([0, 0]), "not all 0"),
-    (lambda: mfabric.Copilot(2).predict([1]), "1 loads of 2 experts"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mfabric.Copilot(0), "experts=0 must be a whole number"),
+        (lambda: mfabric.Copilot("8"), "experts='8' must be a whole number"),
+        (lambda: mfabric.Copilot(10**9), "from 1 to 4096"),
+        (lambda: mfabric.Copilot(32, solver="slsqp"), "1024 unknowns"),
+        (lambda: mfabric.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
+        (lambda: mfabric.Copilot(4, records=0), "records must be 1 or more"),
+        (lambda: mfabric.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
+        (lambda: mfabric.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
+        (lambda: mfabric.Copilot(2).predict([0, 0]), "not all 0"),
+        (lambda: mfabric.Copilot(2).predict([1]), "1 loads of 2 experts"),
+    ],
+)
 def test_copilot_refuses_in_one_line(call, message):
     with pytest.raises(UsageError, match=message):
         call()
@@ -318,22 +355,33 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "mfabric" / "assignment.py"
 def test_the_bars_hold(tmp_path):
     report = ln.load(SCENARIO).run(directory=tmp_path / "run")
     assert report.ok, report.failed
-    assert {check.name.split("-")[0] for check in report.checks} >= {"A1", "A2", "A3", "A4", "A5",
-                                                                    "A7", "A8"}
+    assert {check.name.split("-")[0] for check in report.checks} >= {
+        "A1",
+        "A2",
+        "A3",
+        "A4",
+        "A5",
+        "A7",
+        "A8",
+    }
 
 
 def test_a_wrong_map_of_ports_fails_its_bar(tmp_path, monkeypatch):
     def one_circuit_less(circuits, demand, **settings):
         ports = mixnet.map_ports(circuits, demand, **settings)
-        both = next((port, peer) for port, peer in enumerate(ports)
-                    if {port // 6, peer // 6} == {2, 6})  # the pair that has two circuits
+        both = next(
+            (port, peer) for port, peer in enumerate(ports) if {port // 6, peer // 6} == {2, 6}
+        )  # the pair that has two circuits
         for port in both:
             ports[port] = -1
         return ports
 
     scenario = ln.load(SCENARIO)
-    monkeypatch.setitem(scenario.function.__globals__, "mixnet",
-                        type("Patched", (), {**vars(mixnet), "map_ports": one_circuit_less}))
+    monkeypatch.setitem(
+        scenario.function.__globals__,
+        "mixnet",
+        type("Patched", (), {**vars(mixnet), "map_ports": one_circuit_less}),
+    )
     report = scenario.run(directory=tmp_path / "run")
     assert [check.name for check in report.checks if not check.ok] == ["every-circuit-carries"]
 

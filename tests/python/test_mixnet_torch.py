@@ -16,12 +16,32 @@ SCRIPT = Path(__file__).parent / "mixnet_ranks.py"
 FAST = {"rate": "100 Gb/s", "profile": "rotor10us"}
 
 
-def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, network="mixnet",
-        circuits=None, transport="roce", faults=(), **fabric):
-    made = ln.mixnet(servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network,
-                     **(FAST | fabric))
-    job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8,
-                      compute="10 us", circuits=circuits)
+def run(
+    tmp_path,
+    what,
+    *,
+    rounds=8,
+    servers=4,
+    gpus=4,
+    ranks=2,
+    alpha=3,
+    network="mixnet",
+    circuits=None,
+    transport="roce",
+    faults=(),
+    **fabric,
+):
+    made = ln.mixnet(
+        servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network, **(FAST | fabric)
+    )
+    job = ln.TorchJob(
+        SCRIPT,
+        args=[what, str(rounds)],
+        transport=transport,
+        ranks=8,
+        compute="10 us",
+        circuits=circuits,
+    )
     return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job, list(faults))
 
 
@@ -41,10 +61,22 @@ SKIP, WEIGHTED = dict(rule="skip"), dict(rule="share", split="weighted")
 
 
 # Each shape and each control by default; with --soak each shape under each control.
-@pytest.mark.parametrize(("shape", "control"), [
-    (PROTOTYPE, WEIGHTED), (A_RANK_FOR_EACH_NIC, SKIP), (TWO_ELECTRICAL_NICS, WEIGHTED),
-    *(pytest.param(*each, marks=pytest.mark.soak) for each in (
-        (PROTOTYPE, SKIP), (A_RANK_FOR_EACH_NIC, WEIGHTED), (TWO_ELECTRICAL_NICS, SKIP)))])
+@pytest.mark.parametrize(
+    ("shape", "control"),
+    [
+        (PROTOTYPE, WEIGHTED),
+        (A_RANK_FOR_EACH_NIC, SKIP),
+        (TWO_ELECTRICAL_NICS, WEIGHTED),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak)
+            for each in (
+                (PROTOTYPE, SKIP),
+                (A_RANK_FOR_EACH_NIC, WEIGHTED),
+                (TWO_ELECTRICAL_NICS, SKIP),
+            )
+        ),
+    ],
+)
 def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, control):
     r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(**control))
     assert r["errors"] == 0
@@ -58,8 +90,17 @@ def test_wires_take_a_share_of_what_circuits_have_too_much_of(tmp_path):
     """Two servers with one circuit and one electrical NIC each: half goes by either."""
     taken = {}
     for split in ("all_or_nothing", "weighted"):
-        r = run(tmp_path / split, "heavy", servers=2, ranks=4, alpha=1, gpus=2, rounds=3,
-                circuits=ln.CircuitControl(split=split), rate="10 Gb/s")
+        r = run(
+            tmp_path / split,
+            "heavy",
+            servers=2,
+            ranks=4,
+            alpha=1,
+            gpus=2,
+            rounds=3,
+            circuits=ln.CircuitControl(split=split),
+            rate="10 Gb/s",
+        )
         assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>heavy)"))
         taken[split] = by_light(r)
     assert taken["weighted"] == pytest.approx(taken["all_or_nothing"] / 2, rel=0.05)
@@ -75,8 +116,17 @@ def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
     last = plain.experts.events[-1].at_ps
     for number in range(24):  # over more than the time that the plain run takes
         lab.circuits("ocs0", maps[number % 3], at=f"{last * number // 20} ps")
-    r = lab.run(made, ln.TorchJob(SCRIPT, args=["stepped", "8"], transport="roce", ranks=8,
-                                  compute="10 us", circuits=ln.CircuitControl(rule="share")))
+    r = lab.run(
+        made,
+        ln.TorchJob(
+            SCRIPT,
+            args=["stepped", "8"],
+            transport="roce",
+            ranks=8,
+            compute="10 us",
+            circuits=ln.CircuitControl(rule="share"),
+        ),
+    )
     assert r["errors"] == 0 and r.data.ended == "finished"
     assert all(every_rank(r, r"(?P<all>exact 8)"))
     found = [each.event for each in r.experts.events]
@@ -87,8 +137,9 @@ def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run in which nothing fails."""
-    return run(tmp_path_factory.mktemp("whole"), "stepped",
-               circuits=ln.CircuitControl(rule="share"))
+    return run(
+        tmp_path_factory.mktemp("whole"), "stepped", circuits=ln.CircuitControl(rule="share")
+    )
 
 
 def while_dark(r):
@@ -98,14 +149,17 @@ def while_dark(r):
 
 
 def while_draining(r):
-    drain, apply = ([each.at_ps for each in r.experts.events if each.event == kind][1]
-                    for kind in ("drain", "apply"))
+    drain, apply = (
+        [each.at_ps for each in r.experts.events if each.event == kind][1]
+        for kind in ("drain", "apply")
+    )
     assert apply > drain
     return (drain + apply) // 2
 
 
-@pytest.mark.parametrize("moment", [pytest.param(while_dark, marks=pytest.mark.soak),
-                                    while_draining])
+@pytest.mark.parametrize(
+    "moment", [pytest.param(while_dark, marks=pytest.mark.soak), while_draining]
+)
 def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, moment, request):
     """A new one finds the circuits that the one before it has patched, or was patching. With --soak
     none comes, too; test_moe_faults.py has that by default, of a job without ranks."""
@@ -114,8 +168,12 @@ def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, 
     if request.config.getoption("--soak"):
         durations["gone"] = None
     for name, duration in durations.items():
-        r = run(tmp_path / name, "stepped", circuits=ln.CircuitControl(rule="share"),
-                faults=[ln.kill("ocs0.controller", at=f"{at} ps", duration=duration)])
+        r = run(
+            tmp_path / name,
+            "stepped",
+            circuits=ln.CircuitControl(rule="share"),
+            faults=[ln.kill("ocs0.controller", at=f"{at} ps", duration=duration)],
+        )
         assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
         assert [row for row in r.drops if row["where"] == "panel"] == []
         heard = [each.event for each in r.experts.events if each.at_ps > at]
@@ -148,8 +206,12 @@ def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
         r = run(tmp_path / name, "exact", circuits=control, profile="sim25")
         assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
         assert r["patches"] > 1
-        waited[name] = {phase: max((each.exposed_ps for each in r.experts.waits
-                                    if each.phase == phase), default=None) for phase in range(4)}
+        waited[name] = {
+            phase: max(
+                (each.exposed_ps for each in r.experts.waits if each.phase == phase), default=None
+            )
+            for phase in range(4)
+        }
     dark = 25 * 10**9
     assert waited["block"][0] >= dark and waited["block"][1] is None
     assert waited["reuse"][0] == 0 and waited["reuse"][1] >= dark
@@ -192,12 +254,15 @@ def test_a_rank_that_never_reports_is_a_deadlock_with_stacks(tmp_path):
     assert r.data.ended == "stalled" and "deadlock" in r.data.reason
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (dict(transport="mrc"), "transport mrc does not go by one path"),
-    (dict(network="fattree"), "h0 has no link to a panel"),
-    (dict(ranks=3), "every server needs the same number of ranks, 2 or more"),
-    (dict(circuits=dict(rule="best")), "rule 'best'|rule \"best\""),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (dict(transport="mrc"), "transport mrc does not go by one path"),
+        (dict(network="fattree"), "h0 has no link to a panel"),
+        (dict(ranks=3), "every server needs the same number of ranks, 2 or more"),
+        (dict(circuits=dict(rule="best")), "rule 'best'|rule \"best\""),
+    ],
+)
 def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
     control = ln.CircuitControl(**change.pop("circuits", {}))
     with pytest.raises(ln.UsageError, match=words) as refused:
@@ -205,8 +270,15 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(repatch="rotor"),
-                                   dict(members="lumped"), dict(eps_during_dark="eps_first")])
+@pytest.mark.parametrize(
+    "field",
+    [
+        dict(fp_dispatch="copilot"),
+        dict(repatch="rotor"),
+        dict(members="lumped"),
+        dict(eps_during_dark="eps_first"),
+    ],
+)
 def test_controls_that_real_ranks_do_not_have_are_refused(field):
     [(name, value)] = field.items()
     with pytest.raises(ln.UsageError, match=rf"circuits.{name}=.{value}.: of real ranks there is"):
@@ -226,9 +298,19 @@ def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
     first = json.loads(files[0].read_text())
     assert len(first) == 2 and {sum(row) for row in first[0]} == {32 * 8 * 2}
     fabric = ln.mixnet(servers=4, alpha=3, wires=1, rate="400 Mb/s")
-    job = ln.MoeJob("mixtral_8x7b", expert=8, tensor=4, pipeline=1, data=1, layers=2, iterations=8,
-                    micro_batches=1, exchange="102400 B", compute="0.5 ms",
-                    matrix=tmp_path / "run" / "patched" / "gates",
-                    circuits=ln.CircuitControl(rule="share"))
+    job = ln.MoeJob(
+        "mixtral_8x7b",
+        expert=8,
+        tensor=4,
+        pipeline=1,
+        data=1,
+        layers=2,
+        iterations=8,
+        micro_batches=1,
+        exchange="102400 B",
+        compute="0.5 ms",
+        matrix=tmp_path / "run" / "patched" / "gates",
+        circuits=ln.CircuitControl(rule="share"),
+    )
     replayed = ln.run(fabric, job, model="fluid", directory=tmp_path / "model")
     assert replayed["circuit_maps"] >= 2

@@ -24,8 +24,9 @@ def star(**changes):
 
 def small(**changes):
     """8 MB in 8 buckets: 6.4 ms of a link of 10 Gb/s."""
-    return ln.ModelJob(**{"size": "8 MB", "compute": "3 ms", "iterations": 4, "workers": 2,
-                          **changes})
+    return ln.ModelJob(
+        **{"size": "8 MB", "compute": "3 ms", "iterations": 4, "workers": 2, **changes}
+    )
 
 
 class Asked(VirtualRunner):
@@ -52,10 +53,16 @@ def lengths(result):
 
 
 # --- the specification ----------------------------------------------------------------------------
-@pytest.mark.parametrize(("model", "megabytes", "compute", "ratio"), [
-    ("resnet50", 102.4, "325 ms", 0.25), ("vgg16", 553.6, "426 ms", 1.04),
-    ("vgg11", 531.6, "181 ms", 2.34), ("alexnet", 244.4, "256 ms", 0.76),
-    ("bert_large", 1340, "237 ms", 4.5)])
+@pytest.mark.parametrize(
+    ("model", "megabytes", "compute", "ratio"),
+    [
+        ("resnet50", 102.4, "325 ms", 0.25),
+        ("vgg16", 553.6, "426 ms", 1.04),
+        ("vgg11", 531.6, "181 ms", 2.34),
+        ("alexnet", 244.4, "256 ms", 0.76),
+        ("bert_large", 1340, "237 ms", 4.5),
+    ],
+)
 def test_published_models(model, megabytes, compute, ratio):
     job = ln.ModelJob(model)
     assert job.gradients.bytes == megabytes * 10**6 and job.compute_time == ln.Time(compute)
@@ -92,8 +99,10 @@ def test_workers_are_ranks():
 
 
 REFUSED = {
-    "unknown model": (lambda: ln.ModelJob("resnet5"),
-                      'ModelJob.model: no model "resnet5"; nearest: resnet50'),
+    "unknown model": (
+        lambda: ln.ModelJob("resnet5"),
+        'ModelJob.model: no model "resnet5"; nearest: resnet50',
+    ),
     "mixture of experts": (lambda: ln.ModelJob("mixtrall_8x7b"), "nearest: mixtral_8x7b"),
     "model of a wrong type": (lambda: ln.ModelJob(50), "ModelJob.model: no model 50"),
     "nothing": (lambda: ln.ModelJob(), "ModelJob: size= is missing"),
@@ -119,12 +128,13 @@ REFUSED = {
     "iterations": (lambda: ln.ModelJob("vgg16", iterations=0), "ModelJob.iterations: "),
     "unknown name": (lambda: ln.ModelJob("vgg16", iteration=3), "nearest: iterations"),
     "by place": (lambda: ln.ModelJob("vgg16", 4), "takes 1 values by position"),
-    "no such priority": (lambda: go(priority="layr"),
-                         'ModelJob.priority: no priority "layr"; nearest: layer'),
+    "no such priority": (
+        lambda: go(priority="layr"),
+        'ModelJob.priority: no priority "layr"; nearest: layer',
+    ),
     "more ranks than hosts": (lambda: go(workers=4), "ModelJob.ranks: 4 ranks but 2 hosts"),
     "long": (lambda: go(compute="1 h", iterations=10**4), "ModelJob.compute: 10000 times 3600 s"),
-    "large": (lambda: go(size="1 TB", buckets=1),
-              "is above 128 GiB, the largest collective"),
+    "large": (lambda: go(size="1 TB", buckets=1), "is above 128 GiB, the largest collective"),
     "in all": (lambda: go(size="100 GB", iterations=10**8, compute="0 s"), "2^60 B"),
 }
 
@@ -150,8 +160,11 @@ def test_a_job_whose_compute_hides_its_communication(tmp_path):
     r, request = run(tmp_path, small(compute="60 ms"))
     for each in lengths(r):
         assert 60e-3 + 0.8e-3 < each < 60e-3 + 0.8e-3 * 1.25
-    assert r.data.completion_ps == r.data.iterations[-1].end_ps == sum(
-        each.length_ps for each in r.data.iterations)
+    assert (
+        r.data.completion_ps
+        == r.data.iterations[-1].end_ps
+        == sum(each.length_ps for each in r.data.iterations)
+    )
     assert least_iteration_s(request, "virtual") == pytest.approx(60e-3)
 
 
@@ -200,13 +213,18 @@ def test_over_every_transport(tmp_path, transport):
 
 def test_jitter_is_of_the_seed_and_of_each_job(tmp_path):
     job = small(compute="20 ms", jitter=0.2, iterations=12)
-    runs = [run(tmp_path, job, seed=seed, name=f"{number}")[0]
-            for number, seed in enumerate((1, 1, 2))]
+    runs = [
+        run(tmp_path, job, seed=seed, name=f"{number}")[0] for number, seed in enumerate((1, 1, 2))
+    ]
     assert report(tmp_path, "0") == report(tmp_path, "1") != report(tmp_path, "2")
     assert len(set(lengths(runs[0]))) == 12
     assert all(16e-3 < each < 24e-3 + 1.1e-3 for each in lengths(runs[0]))
-    both, _ = run(tmp_path, [small(compute="20 ms", jitter=0.2, iterations=12, name=name)
-                             for name in "ab"], fabric=star(hosts=4), name="both")
+    both, _ = run(
+        tmp_path,
+        [small(compute="20 ms", jitter=0.2, iterations=12, name=name) for name in "ab"],
+        fabric=star(hosts=4),
+        name="both",
+    )
     assert lengths(both.job("a")) == lengths(runs[0]), "another job beside it changes no draw"
     assert lengths(both.job("a")) != lengths(both.job("b"))
 
@@ -220,10 +238,12 @@ def test_jitter_of_zero_is_none(tmp_path):
 def test_from_its_stop_on_no_iteration_begins(tmp_path):
     whole, _ = run(tmp_path, small(iterations=6), name="whole")
     third, fourth = whole.data.iterations[2:4]
-    for number, (at, rounds) in enumerate((((third.start_ps + third.end_ps) // 2, 3),
-                                           (fourth.start_ps, 3), (fourth.start_ps + 1, 4))):
-        r, request = run(tmp_path, small(iterations=6, stop=f"{at} ps", priority="none"),
-                         name=f"{number}")
+    for number, (at, rounds) in enumerate(
+        (((third.start_ps + third.end_ps) // 2, 3), (fourth.start_ps, 3), (fourth.start_ps + 1, 4))
+    ):
+        r, request = run(
+            tmp_path, small(iterations=6, stop=f"{at} ps", priority="none"), name=f"{number}"
+        )
         run(tmp_path, small(iterations=rounds, priority="none"), name=f"fewer {number}")
         assert r.data.ended == "finished" and len(r.data.iterations) == rounds
         assert report(tmp_path, f"{number}") == report(tmp_path, f"fewer {number}")
@@ -237,12 +257,21 @@ def test_from_its_stop_on_no_iteration_begins(tmp_path):
 def test_two_jobs_with_different_starts_share_a_link(tmp_path):
     """On two racks with one link between them: the second comes while the first runs, and both are
     slower for as long as both run."""
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us", uplink_rate="10 Gb/s")
+    fabric = ln.clos.two_tier(
+        planes=1,
+        leaves=2,
+        spines=1,
+        hosts_per_leaf=2,
+        rate="10 Gb/s",
+        delay="1 us",
+        uplink_rate="10 Gb/s",
+    )
     across = [["h0", "h1"], ["h2", "h3"]]
     one = {"compute": "0 s", "iterations": 10, "transport": "roce"}
-    jobs = [small(name="a", hosts=across[0], **one),
-            small(name="b", hosts=across[1], start="30 ms", **one)]
+    jobs = [
+        small(name="a", hosts=across[0], **one),
+        small(name="b", hosts=across[1], start="30 ms", **one),
+    ]
     r, _ = run(tmp_path, jobs, fabric=fabric)
     alone, _ = run(tmp_path, small(hosts=across[0], **one), fabric=fabric, name="alone")
     a, b = lengths(r.job("a")), lengths(r.job("b"))
@@ -254,12 +283,19 @@ def test_two_jobs_with_different_starts_share_a_link(tmp_path):
 
 
 def test_beside_other_kinds_of_jobs_and_under_faults(tmp_path):
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
-    jobs = [small(iterations=60, name="model", compute="1 ms"),
-            ln.AllReduce("2 MB", 20, name="ring", ranks=2)]
-    r, _ = run(tmp_path, jobs, [ln.down("h0--p0.leaf0", at=ln.step(10), duration=ln.iterations(20),
-                                        phase="down")], fabric=fabric)
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
+    jobs = [
+        small(iterations=60, name="model", compute="1 ms"),
+        ln.AllReduce("2 MB", 20, name="ring", ranks=2),
+    ]
+    r, _ = run(
+        tmp_path,
+        jobs,
+        [ln.down("h0--p0.leaf0", at=ln.step(10), duration=ln.iterations(20), phase="down")],
+        fabric=fabric,
+    )
     assert r["model.errors"] == r["ring.errors"] == 0
     before, down, after = (r[f"model.{phase}.iteration_s"] for phase in ("before", "down", "after"))
     assert down > 1.3 * before and after == pytest.approx(before, rel=0.05)
@@ -268,8 +304,11 @@ def test_beside_other_kinds_of_jobs_and_under_faults(tmp_path):
 
 
 def test_a_dead_network_is_a_stall_that_names_itself(tmp_path):
-    r, _ = run(tmp_path, small(stall_timeout="50 ms", iterations=10**4),
-               [ln.down("h0--*", at="10 ms", duration="1 h")])
+    r, _ = run(
+        tmp_path,
+        small(stall_timeout="50 ms", iterations=10**4),
+        [ln.down("h0--*", at="10 ms", duration="1 h")],
+    )
     assert r.data.ended in ("stalled", "failed") and r["errors"] >= 1
     assert "stall_timeout" in r.data.reason or "retry" in r.data.reason, r.data.reason
 
@@ -282,13 +321,24 @@ def test_compute_longer_than_the_stall_timeout_is_no_stall(tmp_path):
 def test_lengths_travel_and_no_bytes_whatever_a_run_asks(tmp_path):
     r, request = run(tmp_path, small(), payload=True)
     assert r.data.ended == "finished" and r.data.wrong is None
-    assert [need.what for need in needs(request, payload=True, clock="virtual")
-            if need.what != "the fabric"] == ["2 queue pairs"]
+    assert [
+        need.what
+        for need in needs(request, payload=True, clock="virtual")
+        if need.what != "the fabric"
+    ] == ["2 queue pairs"]
 
 
 def test_several_ranks_on_a_host(tmp_path):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
-                              delay="1 us", ranks_per_host=2, local_link="900 GB/s")
+    fabric = ln.clos.two_tier(
+        planes=1,
+        leaves=2,
+        spines=1,
+        hosts_per_leaf=1,
+        rate="10 Gb/s",
+        delay="1 us",
+        ranks_per_host=2,
+        local_link="900 GB/s",
+    )
     r, _ = run(tmp_path, small(workers=4, compute="0 s"), fabric=fabric)
     assert r["errors"] == 0
     assert all(each > 9.6e-3 for each in lengths(r)), "the NIC sends what one ring sends"
@@ -298,16 +348,24 @@ def test_described_and_seen_on_its_way(tmp_path, capsys):
     (tmp_path / "s.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef s(lab: ln.Lab):\n"
         "    lab.run(ln.star(hosts=2, rate='10 Gb/s', delay='1 us'),\n"
-        "            ln.ModelJob('vgg16', workers=2, iterations=3, scale=640))\n")
-    done = subprocess.run([sys.executable, "-m", "loomnet", "run", "s.py"], cwd=tmp_path,
-                          capture_output=True, text=True)
+        "            ln.ModelJob('vgg16', workers=2, iterations=3, scale=640))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet", "run", "s.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "3 x ModelJob of vgg16 (865 kB of gradients in 8 buckets" in done.stdout + done.stderr
     [path] = tmp_path.rglob("report.json")
     assert json.loads(path.read_text())["fidelity"]
     steps = []
-    lab = ln.Lab("seen", directory=tmp_path / "seen",
-                 on_progress=lambda name, at: steps.append((at.step, at.total)))
+    lab = ln.Lab(
+        "seen",
+        directory=tmp_path / "seen",
+        on_progress=lambda name, at: steps.append((at.step, at.total)),
+    )
     lab.run(star(), small(iterations=150))
     assert {total for _, total in steps} == {150}
 
@@ -318,11 +376,15 @@ def test_a_trace_has_every_bucket(tmp_path):
     trace = Trace(tmp_path / "t.pftrace")
     rounds = trace.on("iterations of rank 0")
     assert [(each.begin, each.end) for each in rounds] == [
-        (each.start_ps // 1000, each.end_ps // 1000) for each in r.data.iterations]
+        (each.start_ps // 1000, each.end_ps // 1000) for each in r.data.iterations
+    ]
     sent = job.bucket_bytes[::-1]  # the last layers' gradients are there first
     for host in ("h0", "h1"):
-        ops = [each for each in trace.slices
-               if trace.names[each.track].startswith(f"{host} operations")]
+        ops = [
+            each
+            for each in trace.slices
+            if trace.names[each.track].startswith(f"{host} operations")
+        ]
         assert [each.name for each in ops] == [f"all_reduce {n}" for n in range(6)]
         assert [each.values["bytes"] for each in ops] == [*sent, *sent]
         assert {each.values["outcome"] for each in ops} == {"ok"}
@@ -344,8 +406,10 @@ def summing(policy="esa", hosts=4, **options):
 @pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])
 def test_switches_sum_every_bucket_exactly(tmp_path, policy):
     job = small(workers=4, allreduce="ina", jitter=0.2)
-    runs = [run(tmp_path, job, fabric=summing(policy), name=f"{number}", payload=payload)[0]
-            for number, payload in enumerate((True, True, False))]
+    runs = [
+        run(tmp_path, job, fabric=summing(policy), name=f"{number}", payload=payload)[0]
+        for number, payload in enumerate((True, True, False))
+    ]
     assert all(r["errors"] == 0 and len(r.data.iterations) == 4 for r in runs)
     assert runs[0].data.wrong == 0 and runs[2].data.wrong is None
     assert report(tmp_path, "0") == report(tmp_path, "1")
@@ -368,8 +432,9 @@ def test_switches_send_each_byte_once(tmp_path):
 def test_buckets_are_under_way_together_where_switches_sum(tmp_path):
     """Eight buckets are there within 1.3 ms of one another, and each takes 0.8 ms."""
     for how in ("ring", "ina"):
-        r, _ = run(tmp_path, small(workers=4, compute="2 ms", allreduce=how), fabric=summing(),
-                   name=how)
+        r, _ = run(
+            tmp_path, small(workers=4, compute="2 ms", allreduce=how), fabric=summing(), name=how
+        )
         for host in list(r.data.hosts.values())[:4]:
             ends = [end for _, end, _ in host.work]
             assert len(ends) == 32 and ends == sorted(ends), "sums end in the order of buckets"
@@ -377,8 +442,9 @@ def test_buckets_are_under_way_together_where_switches_sum(tmp_path):
             assert sum(begin < end for begin, end in zip(begins[1:], ends, strict=False)) >= 24
 
 
-@pytest.mark.parametrize(("levels", "swaps"), [((128, 128), False), ((127, 128), True),
-                                               ((128, 127), True)])
+@pytest.mark.parametrize(
+    ("levels", "swaps"), [((128, 128), False), ((127, 128), True), ((128, 127), True)]
+)
 def test_switches_decide_by_the_priorities_that_are_given(tmp_path, levels, swaps):
     """Slots are short while ranks wait for a later one. Without downgrade a packet takes the slot
     of one that is less urgent, by a single step, and of no other."""
@@ -389,10 +455,17 @@ def test_switches_decide_by_the_priorities_that_are_given(tmp_path, levels, swap
         def priority(self, message):
             return levels["ab".index(message.job)]
 
-    jobs = [small(workers=4, allreduce="ina", compute="10 ms", jitter=0.2, priority=name, name=each)
-            for each in "ab"]
-    r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="16 KiB", downgrade=0), name=name,
-               ina={"rto_first": 50 * 10**9})
+    jobs = [
+        small(workers=4, allreduce="ina", compute="10 ms", jitter=0.2, priority=name, name=each)
+        for each in "ab"
+    ]
+    r, _ = run(
+        tmp_path,
+        jobs,
+        fabric=summing(hosts=8, pool="16 KiB", downgrade=0),
+        name=name,
+        ina={"rto_first": 50 * 10**9},
+    )
     counters = r.switch("p0.leaf0").counters
     assert counters["collide"] > 1000
     assert (counters.get("preempt", 0) > 0) is swaps
@@ -405,19 +478,33 @@ def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):
             return 200 if message.job == "a" else 2
 
     for priority in (*FORMULAS, "model_first_a"):
-        jobs = [small(workers=4, allreduce="ina", priority=priority, name=name, start=start,
-                      scale=4) for name, start in (("a", "0 s"), ("b", "1 ms"))]
-        r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="64 KiB"), name=priority,
-                   payload=True, ina={"rto_first": 10**9})
+        jobs = [
+            small(workers=4, allreduce="ina", priority=priority, name=name, start=start, scale=4)
+            for name, start in (("a", "0 s"), ("b", "1 ms"))
+        ]
+        r, _ = run(
+            tmp_path,
+            jobs,
+            fabric=summing(hosts=8, pool="64 KiB"),
+            name=priority,
+            payload=True,
+            ina={"rto_first": 10**9},
+        )
         for name in "ab":
             assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
             assert r[f"{name}.jct_s"] > 0
 
 
 # --- priorities -----------------------------------------------------------------------------------
-GOLDEN = [((1, 1, 1, 0), 128), ((100, 1.04, 16, 0), 107), ((100, 1.04, 16, 15), 76),
-          ((10, 4.5, 24, 0), 155), ((0.01, 2, 8, 0), 212), ((3600, 0.025, 50, 49), 1),
-          ((1e-6, 256, 1000, 0), 255)]
+GOLDEN = [
+    ((1, 1, 1, 0), 128),
+    ((100, 1.04, 16, 0), 107),
+    ((100, 1.04, 16, 15), 76),
+    ((10, 4.5, 24, 0), 155),
+    ((0.01, 2, 8, 0), 212),
+    ((3600, 0.025, 50, 49), 1),
+    ((1e-6, 256, 1000, 0), 255),
+]
 
 
 def message(remaining_s=None, ratio=None, layers=4, layer=0):
@@ -437,7 +524,13 @@ def test_the_formulas_of_the_engine_have_these_names():
         _core.priority_of("full", remaining_s=1, communication_ratio=1, layers=1, layer=0)
     asked = message(0.25, 16, 8, 1)
     assert [ln.plugin.formula(asked, name) for name in FORMULAS[:-1]] == [
-        192, 144, 160, 144, 128, 128]
+        192,
+        144,
+        160,
+        144,
+        128,
+        128,
+    ]
     assert ln.plugin.formula(message(layer=None)) == 128, "what is not known counts as 1"
     for name in ("random", "esaa"):
         with pytest.raises(UsageError, match=f'no formula "{name}"; nearest: '):
@@ -466,12 +559,24 @@ def test_a_class_is_asked_for_each_bucket_iteration_and_rank(tmp_path):
             asked.append(message)
             return 1 + message.layer
 
-    r, _ = run(tmp_path, [small(priority="model_heard", name="heard", iterations=3, buckets=2,
-                                compute="60 ms"), small(name="other")], fabric=star(hosts=4))
+    r, _ = run(
+        tmp_path,
+        [
+            small(priority="model_heard", name="heard", iterations=3, buckets=2, compute="60 ms"),
+            small(name="other"),
+        ],
+        fabric=star(hosts=4),
+    )
     assert r["heard.errors"] == 0 and len(asked) == 2 * 3 * 2
     first, last = asked[0], asked[-1]
-    assert (first.job, first.layer, first.layers, first.iteration, first.bytes,
-            first.remaining_layers) == ("heard", 1, 2, 1, 4 * 10**6, 1)
+    assert (
+        first.job,
+        first.layer,
+        first.layers,
+        first.iteration,
+        first.bytes,
+        first.remaining_layers,
+    ) == ("heard", 1, 2, 1, 4 * 10**6, 1)
     assert first.progress == pytest.approx(2 / 3) and last.progress == 1.0
     assert (last.layer, last.iteration, last.remaining_layers) == (0, 3, 0)
     # Three iterations of the stated 60 ms; at the last, one of 60 ms and the last bucket's sum.
@@ -479,11 +584,18 @@ def test_a_class_is_asked_for_each_bucket_iteration_and_rank(tmp_path):
     assert first.communication_ratio == pytest.approx(6.4 / 60)
 
 
-@pytest.mark.parametrize(("priority", "said"), [
-    (lambda self, message: 0, "gave 0, which is no whole number from 1 to 255"),
-    (lambda self, message: 256, "gave 256"), (lambda self, message: "high", "gave 'high'"),
-    (lambda self, message: 9 // message.layer, r"raised ZeroDivisionError: .* \(test_model_job"),
-])
+@pytest.mark.parametrize(
+    ("priority", "said"),
+    [
+        (lambda self, message: 0, "gave 0, which is no whole number from 1 to 255"),
+        (lambda self, message: 256, "gave 256"),
+        (lambda self, message: "high", "gave 'high'"),
+        (
+            lambda self, message: 9 // message.layer,
+            r"raised ZeroDivisionError: .* \(test_model_job",
+        ),
+    ],
+)
 def test_a_class_that_breaks_its_contract_ends_the_run_by_name(tmp_path, priority, said):
     class Broken(ln.plugin.Priority):
         pass

@@ -29,10 +29,12 @@ def test_the_table_of_models():
         assert model.parameters == round(float(millions) * 10**6)
         assert model.compute == ln.Time(compute)
         assert 32 * model.parameters / 10e9 / model.compute.seconds == pytest.approx(
-            float(ratio), rel=0.02)
+            float(ratio), rel=0.02
+        )
 
 
 def test_the_table_of_priorities():
-    names = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", TEXT.split(
-        "## Priority")[1], re.M)))
+    names = re.findall(
+        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", TEXT.split("## Priority")[1], re.M))
+    )
     assert tuple(names) == FORMULAS

@@ -10,14 +10,28 @@ from loomnet.base.errors import UsageError
 
 mfabric = lib("mfabric")
 
-SMALL = {"data": 1, "pipeline": 1, "layers": 2, "micro_batches": 1, "iterations": 2,
-         "exchange": "1 MiB", "compute": "1 ms"}
+SMALL = {
+    "data": 1,
+    "pipeline": 1,
+    "layers": 2,
+    "micro_batches": 1,
+    "iterations": 2,
+    "exchange": "1 MiB",
+    "compute": "1 ms",
+}
 MODES = ("fluid", "packets")
 
 
 def go(model: str, name: str = "mixnet", faults=(), profile: str = "1 ms", control=None, **values):
-    fabric, job = mfabric.compared(name, servers=8, rate="100 Gb/s", profile=profile, preset=None,
-                                   control=control, **(SMALL | {"matrix": "drift"} | values))
+    fabric, job = mfabric.compared(
+        name,
+        servers=8,
+        rate="100 Gb/s",
+        profile=profile,
+        preset=None,
+        control=control,
+        **(SMALL | {"matrix": "drift"} | values),
+    )
     return ln.run(fabric, job, faults=list(faults), model=model, seed=3)
 
 
@@ -26,8 +40,13 @@ def lasted(r) -> float:
 
 
 def drops(r) -> list[str]:
-    return [counter for name, row in r.data.totals.items() if name.startswith("panel")
-            for counter in row if "drop" in counter]
+    return [
+        counter
+        for name, row in r.data.totals.items()
+        if name.startswith("panel")
+        for counter in row
+        if "drop" in counter
+    ]
 
 
 def moment(r, event: str, number: int = 0) -> int:
@@ -50,8 +69,10 @@ def test_a_controller_killed_while_circuits_are_dark_leaves_the_job_to_the_wires
 def test_a_new_controller_finds_the_circuits_that_the_one_before_was_patching():
     whole = go("packets")
     inside = (moment(whole, "apply", 1) + moment(whole, "lit", 1)) // 2
-    r = go("packets", faults=[ln.kill("ocs0.controller", at=f"{inside / 1e6:.3f} us",
-                                      duration="100 us")])
+    r = go(
+        "packets",
+        faults=[ln.kill("ocs0.controller", at=f"{inside / 1e6:.3f} us", duration="100 us")],
+    )
     assert r["errors"] == 0 and drops(r) == []
     # It reads the map off the panel, and the last demand asks for that map: nothing is sent.
     assert r["patches"] == whole["patches"]
@@ -69,8 +90,11 @@ def test_a_controller_killed_while_circuits_drain():
     assert apply - drain == 10_000_000_000  # the limit
     at = f"{(drain + apply) / 2e6:.3f} us"
     for duration in (None, "2 ms"):
-        r = go("packets", exchange="16 MiB",
-               faults=[down, ln.kill("ocs0.controller", at=at, duration=duration)])
+        r = go(
+            "packets",
+            exchange="16 MiB",
+            faults=[down, ln.kill("ocs0.controller", at=at, duration=duration)],
+        )
         assert r["errors"] == 0 and len(r.experts.rounds) == 2
         assert (r["patches"] > 1) == bool(duration)
 
@@ -103,8 +127,14 @@ class Meddler:
 @pytest.mark.parametrize("model", MODES)
 @pytest.mark.parametrize("circuits", [[], [("h0", "h1")] * 3, [("h3", "h0"), ("h1", "h2")]])
 def test_a_job_goes_on_when_another_client_patches_its_panel(model, circuits):
-    fabric, job = mfabric.compared("mixnet", servers=8, rate="100 Gb/s", profile="1 ms",
-                                   preset=None, **(SMALL | {"matrix": "drift"}))
+    fabric, job = mfabric.compared(
+        "mixnet",
+        servers=8,
+        rate="100 Gb/s",
+        profile="1 ms",
+        preset=None,
+        **(SMALL | {"matrix": "drift"}),
+    )
     whole = ln.run(fabric, job, model=model, seed=3)
     inside = [moment(whole, "apply", 1), *(span.begin_ps + 1000 for span in whole.experts.spans)]
     for at in {0, *inside}:
@@ -141,8 +171,13 @@ def test_circuits_that_rotate_serve_all_pairs_and_lose_nothing(model):
 
 @pytest.mark.parametrize(("tensor", "servers"), [(2, 2), (3, 3), (4, 4), (5, 5)])
 def test_every_two_servers_meet(tensor, servers):
-    fabric, job = mfabric.compared("rotor", servers=servers, rate="100 Gb/s", preset=None,
-                                   **(SMALL | {"tensor": tensor, "matrix": "drift"}))
+    fabric, job = mfabric.compared(
+        "rotor",
+        servers=servers,
+        rate="100 Gb/s",
+        preset=None,
+        **(SMALL | {"tensor": tensor, "matrix": "drift"}),
+    )
     r = ln.run(fabric, job, model="fluid")
     assert r["errors"] == 0 and r["circuit_share"] == 1.0
 
@@ -152,11 +187,17 @@ def test_rotation_takes_the_same_time_in_flows_and_in_packets():
     assert times[1] == pytest.approx(times[0], rel=0.03)
 
 
-@pytest.mark.parametrize(("profile", "said"), [("sim25", True), ("rotor10us", False),
-                                               ("200 us", False)])
+@pytest.mark.parametrize(
+    ("profile", "said"), [("sim25", True), ("rotor10us", False), ("200 us", False)]
+)
 def test_panels_that_are_slow_for_a_rotor_are_said_before_the_run(tmp_path, profile, said):
-    fabric, job = mfabric.compared("rotor", servers=2, rate="100 Gb/s", preset=None,
-                                   **(SMALL | {"tensor": 2, "exchange": "64 KiB"}))
+    fabric, job = mfabric.compared(
+        "rotor",
+        servers=2,
+        rate="100 Gb/s",
+        preset=None,
+        **(SMALL | {"tensor": 2, "exchange": "64 KiB"}),
+    )
     fabric = ln.mixnet(servers=2, rate="100 Gb/s", profile=profile)
     lines = []
     ln.Lab(directory=tmp_path, say=lines.append).run(fabric, job, model="fluid")
@@ -168,18 +209,27 @@ def test_a_rotor_goes_round_a_nic_that_fails():
     assert r["errors"] == 0 and r["circuit_share"] == 1.0
 
 
-@pytest.mark.parametrize(("faults", "values", "message"), [
-    ([ln.kill("ocs1.controller", at="1 ms")], {},
-     r'no switch "ocs1.controller", and no panel or controller of one; '
-     r"nearest: ocs0.controller"),
-    ([ln.kill("ocs1", at="1 ms")], {}, r'no switch "ocs1".* nearest: ocs0'),
-    ([ln.kill("ocs0.controller", at="1 ms")], {"name": "rotor"},
-     r"no job of this run patches ocs0"),
-    ([], {"spares": ((8, 0),)}, r"MoeJob.spares: no server 8: the job has 8"),
-    ([], {"spares": ((0, 8),)}, r"MoeJob.spares.*from 0 to 7"),
-    ([], {"name": "rotor", "control": {"slot": "0 s"}}, r"slot: 0 s carries nothing"),
-    ([], {"name": "rotor", "control": {"split": "weighted"}}, r"sends by circuits alone"),
-])
+@pytest.mark.parametrize(
+    ("faults", "values", "message"),
+    [
+        (
+            [ln.kill("ocs1.controller", at="1 ms")],
+            {},
+            r'no switch "ocs1.controller", and no panel or controller of one; '
+            r"nearest: ocs0.controller",
+        ),
+        ([ln.kill("ocs1", at="1 ms")], {}, r'no switch "ocs1".* nearest: ocs0'),
+        (
+            [ln.kill("ocs0.controller", at="1 ms")],
+            {"name": "rotor"},
+            r"no job of this run patches ocs0",
+        ),
+        ([], {"spares": ((8, 0),)}, r"MoeJob.spares: no server 8: the job has 8"),
+        ([], {"spares": ((0, 8),)}, r"MoeJob.spares.*from 0 to 7"),
+        ([], {"name": "rotor", "control": {"slot": "0 s"}}, r"slot: 0 s carries nothing"),
+        ([], {"name": "rotor", "control": {"split": "weighted"}}, r"sends by circuits alone"),
+    ],
+)
 def test_what_is_refused(faults, values, message):
     with pytest.raises(UsageError, match=message) as error:
         go("fluid", faults=faults, **values)

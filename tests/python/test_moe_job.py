@@ -17,18 +17,32 @@ from loomnet.systems import mixnet
 mfabric = lib("mfabric")
 
 # Small enough for packets: one region of 8 servers, 2 layers.
-SMALL = {"data": 1, "pipeline": 1, "layers": 2, "micro_batches": 1, "iterations": 2,
-         "exchange": "256 KiB", "compute": "1 ms"}
+SMALL = {
+    "data": 1,
+    "pipeline": 1,
+    "layers": 2,
+    "micro_batches": 1,
+    "iterations": 2,
+    "exchange": "256 KiB",
+    "compute": "1 ms",
+}
 
 
 def small(name: str = "mixnet", **values) -> tuple[ln.Fabric, ln.MoeJob]:
     preset = values.pop("preset", None)
     control = values.pop("control", {})
     fabric = {"nvlink": "900 GB/s"} | values.pop("fabric", {})
-    return mfabric.compared(name, servers=8, rate="100 Gb/s", preset=preset, control=control,
-                            profile=values.pop("profile", "infocus128"),
-                            alpha=values.pop("alpha", 6), fabric=fabric,
-                            **(SMALL | {"matrix": "drift"} | values))
+    return mfabric.compared(
+        name,
+        servers=8,
+        rate="100 Gb/s",
+        preset=preset,
+        control=control,
+        profile=values.pop("profile", "infocus128"),
+        alpha=values.pop("alpha", 6),
+        fabric=fabric,
+        **(SMALL | {"matrix": "drift"} | values),
+    )
 
 
 def test_the_coldest_server_gets_circuits_by_default_and_none_in_the_first_reading():
@@ -39,8 +53,12 @@ def test_the_coldest_server_gets_circuits_by_default_and_none_in_the_first_readi
     assert ln.CircuitControl(preset="paper", demand="max").demand == "max"
     took = {}
     for name, values in (("default", {}), ("sum", {"demand": "sum"}), ("wires", None)):
-        fabric, job = small("fattree" if values is None else "mixnet", exchange="64 MiB",
-                            control=values or {}, profile="ideal")
+        fabric, job = small(
+            "fattree" if values is None else "mixnet",
+            exchange="64 MiB",
+            control=values or {},
+            profile="ideal",
+        )
         took[name] = lasted(ln.run(fabric, job, model="fluid"))
     assert took["default"] - took["wires"] < 0.8 * (took["sum"] - took["wires"])
 
@@ -48,8 +66,14 @@ def test_the_coldest_server_gets_circuits_by_default_and_none_in_the_first_readi
 def test_servers_that_are_equal_share_the_panel():
     took = {}
     for ties in ("free", "index"):
-        fabric, job = small("mixnet", exchange="64 MiB", control={"ties": ties}, profile="ideal",
-                            fabric={"eps": "lumped"}, matrix=[[4096] * 8] * 8)
+        fabric, job = small(
+            "mixnet",
+            exchange="64 MiB",
+            control={"ties": ties},
+            profile="ideal",
+            fabric={"eps": "lumped"},
+            matrix=[[4096] * 8] * 8,
+        )
         took[ties] = lasted(ln.run(fabric, job, model="fluid"))
     fabric, job = small("fattree", exchange="64 MiB", matrix=[[4096] * 8] * 8)
     even = lasted(ln.run(fabric, job, model="fluid"))
@@ -77,11 +101,21 @@ def test_packets_and_flows_agree(name):
 
 
 @pytest.mark.parametrize("model", ["fluid", "packets"])
-@pytest.mark.parametrize("control", [
-    {}, {"members": "links", "split": "weighted"}, {"fp_dispatch": "reuse"},
-    {"fp_dispatch": "copilot"}, {"fp_dispatch": "random"}, {"eps_during_dark": "eps_first"},
-    {"repatch": "iteration"}, {"repatch": "once"}, {"dark_scope": "all"}, {"rule": "share"},
-])
+@pytest.mark.parametrize(
+    "control",
+    [
+        {},
+        {"members": "links", "split": "weighted"},
+        {"fp_dispatch": "reuse"},
+        {"fp_dispatch": "copilot"},
+        {"fp_dispatch": "random"},
+        {"eps_during_dark": "eps_first"},
+        {"repatch": "iteration"},
+        {"repatch": "once"},
+        {"dark_scope": "all"},
+        {"rule": "share"},
+    ],
+)
 def test_every_policy_ends_and_loses_nothing(model, control):
     fabric, job = small(control=control, iterations=4)
     r = ln.run(fabric, job, model=model)
@@ -134,8 +168,9 @@ def test_exposed_time_is_what_waits_cost_an_iteration():
     """Stages wait for stages that wait for circuits: a region's own waits are a part of it."""
     took = {}
     for profile in ("sim25", "ideal"):
-        fabric, job = mfabric.compared("mixnet", servers=32, pipeline=4, layers=8, data=1,
-                                       iterations=1, profile=profile)
+        fabric, job = mfabric.compared(
+            "mixnet", servers=32, pipeline=4, layers=8, data=1, iterations=1, profile=profile
+        )
         r = ln.run(fabric, job, model="fluid")
         took[profile] = lasted(r)
         if profile == "sim25":
@@ -170,8 +205,16 @@ def test_the_same_seed_gives_the_same_events():
 
 
 def test_gpus_that_are_hosts_have_nics_of_their_own():
-    fabric = ln.clos.two_tier(planes=1, leaves=8, spines=8, hosts_per_leaf=8, rate="100 Gb/s",
-                              delay="1 us", payload="4096 B", order="block")
+    fabric = ln.clos.two_tier(
+        planes=1,
+        leaves=8,
+        spines=8,
+        hosts_per_leaf=8,
+        rate="100 Gb/s",
+        delay="1 us",
+        payload="4096 B",
+        order="block",
+    )
     job = ln.ModelJob("mixtral_8x22b", **SMALL, nvlink="900 GB/s")
     assert isinstance(job, ln.MoeJob)
     r = ln.run(fabric, job, model="fluid")
@@ -181,8 +224,16 @@ def test_gpus_that_are_hosts_have_nics_of_their_own():
 
 def test_stages_and_replicas_take_their_turns():
     fabric = ln.mixnet(servers=8, region=2, rate="100 Gb/s", profile="ideal")
-    job = ln.MoeJob("llama_moe", pipeline=2, data=2, layers=4, micro_batches=3, iterations=1,
-                    exchange="1 MiB", compute="1 ms")
+    job = ln.MoeJob(
+        "llama_moe",
+        pipeline=2,
+        data=2,
+        layers=4,
+        micro_batches=3,
+        iterations=1,
+        exchange="1 MiB",
+        compute="1 ms",
+    )
     r = ln.run(fabric, job, model="fluid")
     assert r["errors"] == 0
     spans = r.experts.spans  # of the first stage
@@ -228,29 +279,37 @@ def test_gate_counts_of_a_file_and_of_an_array(tmp_path):
     assert times[0] == times[1]
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"model": "mixtral_8x7"}, r"no mixture of experts.*mixtral_8x7b"),
-    ({"tensor": 3, "expert": 4}, r"12 GPUs of a region, which do not fill servers of 8"),
-    ({"layers": 1, "pipeline": 2}, r"layers=1 are fewer than pipeline=2"),
-    ({"matrix": "drft"},
-     r"""MoeJob.matrix: 'drft' is none of "drift", .* no file or folder; nearest: drift"""),
-    ({"matrix": [[1, 2], [2, 1]]}, r"of 2 experts, and the job has 8 expert ranks"),
-    ({"matrix": np.arange(64).reshape(8, 8)}, r"all rows of a matrix need the same sum"),
-    ({"matrix": None}, r"MoeJob.matrix: .*an array is needed, not None"),
-    ({"matrix": [[1, 2], [3]]}, r"MoeJob.matrix: its rows differ in length"),
-    ({"matrix": np.zeros((8, 8), int)}, r"MoeJob.matrix: layer 0: row 0 sums to 0"),
-    # The engine keeps 32 bits of a count.
-    ({"matrix": np.full((8, 8), 2**32)}, r"MoeJob.matrix: .*4294967296"),
-    ({"matrix": np.full((2, 1, 8, 8), 2**63 - 1)}, r"MoeJob.matrix: iteration 0: .*below 2\^32"),
-    ({"expert": 3, "tensor": 8}, r"do not divide the 8 experts"),
-    ({"compute": "-1 ms"}, r"MoeJob.compute"),
-    ({"scale": 0.0}, r"MoeJob.scale"),
-    ({"stop": "0 s"}, r"stop"),
-    ({"ranks": 12}, r"no multiple of expert x tensor x pipeline"),
-    ({"circuits": "paper"}, r"MoeJob.circuits"),
-    ({"transport": "rocky"}, r"rocky"),
-    ({"transport": "mrc"}, r"fluid.*mrc"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": "mixtral_8x7"}, r"no mixture of experts.*mixtral_8x7b"),
+        ({"tensor": 3, "expert": 4}, r"12 GPUs of a region, which do not fill servers of 8"),
+        ({"layers": 1, "pipeline": 2}, r"layers=1 are fewer than pipeline=2"),
+        (
+            {"matrix": "drft"},
+            r"""MoeJob.matrix: 'drft' is none of "drift", .* no file or folder; nearest: drift""",
+        ),
+        ({"matrix": [[1, 2], [2, 1]]}, r"of 2 experts, and the job has 8 expert ranks"),
+        ({"matrix": np.arange(64).reshape(8, 8)}, r"all rows of a matrix need the same sum"),
+        ({"matrix": None}, r"MoeJob.matrix: .*an array is needed, not None"),
+        ({"matrix": [[1, 2], [3]]}, r"MoeJob.matrix: its rows differ in length"),
+        ({"matrix": np.zeros((8, 8), int)}, r"MoeJob.matrix: layer 0: row 0 sums to 0"),
+        # The engine keeps 32 bits of a count.
+        ({"matrix": np.full((8, 8), 2**32)}, r"MoeJob.matrix: .*4294967296"),
+        (
+            {"matrix": np.full((2, 1, 8, 8), 2**63 - 1)},
+            r"MoeJob.matrix: iteration 0: .*below 2\^32",
+        ),
+        ({"expert": 3, "tensor": 8}, r"do not divide the 8 experts"),
+        ({"compute": "-1 ms"}, r"MoeJob.compute"),
+        ({"scale": 0.0}, r"MoeJob.scale"),
+        ({"stop": "0 s"}, r"stop"),
+        ({"ranks": 12}, r"no multiple of expert x tensor x pipeline"),
+        ({"circuits": "paper"}, r"MoeJob.circuits"),
+        ({"transport": "rocky"}, r"rocky"),
+        ({"transport": "mrc"}, r"fluid.*mrc"),
+    ],
+)
 def test_bad_jobs_are_refused_in_one_line(values, message):
     with pytest.raises(UsageError, match=message) as error:
         values = {"model": "mixtral_8x22b", **SMALL} | values
@@ -259,20 +318,23 @@ def test_bad_jobs_are_refused_in_one_line(values, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"alpha": 9}, r"mixnet.alpha: 9 must be a whole number from 0 to 8 \(of 8 NICs\)"),
-    ({"alpha": 8}, r"leave no electrical one"),
-    ({"servers": 0}, r"mixnet.servers"),
-    ({"servers": 9, "region": 8}, r"9 servers are no multiple of regions of 8"),
-    ({"servers": 256}, r"1536 ports of a panel"),
-    ({"region": 0}, r"mixnet.region: 0 must be"),
-    ({"preset": "papr"}, r"mixnet.preset: 'papr' is neither None nor 'paper'"),
-    ({"network": "fatree"}, r"fatree.*fattree"),
-    ({"network": "topoopt"}, r"topoopt_links"),
-    ({"profile": "polatiss"}, r"polatiss.*polatis"),
-    ({"rate": "fast"}, r"mixnet.rate"),
-    ({"eps": "one"}, r"eps: .one. is neither links nor lumped"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alpha": 9}, r"mixnet.alpha: 9 must be a whole number from 0 to 8 \(of 8 NICs\)"),
+        ({"alpha": 8}, r"leave no electrical one"),
+        ({"servers": 0}, r"mixnet.servers"),
+        ({"servers": 9, "region": 8}, r"9 servers are no multiple of regions of 8"),
+        ({"servers": 256}, r"1536 ports of a panel"),
+        ({"region": 0}, r"mixnet.region: 0 must be"),
+        ({"preset": "papr"}, r"mixnet.preset: 'papr' is neither None nor 'paper'"),
+        ({"network": "fatree"}, r"fatree.*fattree"),
+        ({"network": "topoopt"}, r"topoopt_links"),
+        ({"profile": "polatiss"}, r"polatiss.*polatis"),
+        ({"rate": "fast"}, r"mixnet.rate"),
+        ({"eps": "one"}, r"eps: .one. is neither links nor lumped"),
+    ],
+)
 def test_bad_fabrics_are_refused_in_one_line(values, message):
     with pytest.raises((FabricError, UsageError), match=message) as error:
         ln.mixnet(**values)
@@ -282,12 +344,16 @@ def test_bad_fabrics_are_refused_in_one_line(values, message):
 def test_places_and_panels_that_do_not_fit():
     with pytest.raises(UsageError, match=r"64 ranks but 4 hosts"):
         ln.run(ln.mixnet(servers=4, rate="100 Gb/s"), ln.MoeJob("mixtral_8x22b", **SMALL))
-    with pytest.raises(UsageError, match="= 512 ranks, by default as published, and the hosts "
-                                         "have 64"):
+    with pytest.raises(
+        UsageError, match="= 512 ranks, by default as published, and the hosts have 64"
+    ):
         ln.run(ln.mixnet(servers=8, rate="100 Gb/s"), ln.MoeJob("mixtral_8x22b"))
     with pytest.raises(UsageError, match=r"links to 2 panels"):
-        ln.run(ln.mixnet(servers=8, region=4, rate="100 Gb/s"),
-               ln.MoeJob("mixtral_8x22b", **SMALL), model="fluid")
+        ln.run(
+            ln.mixnet(servers=8, region=4, rate="100 Gb/s"),
+            ln.MoeJob("mixtral_8x22b", **SMALL),
+            model="fluid",
+        )
     with pytest.raises(UsageError, match=r"mrc sprays over all paths of two hosts"):
         fabric, job = small(transport="mrc")
         ln.run(fabric, job)
@@ -301,7 +367,7 @@ def test_topoopt_links_fill_ports_and_reach_everybody():
     for servers in (2, 5, 16):
         demand = random.integers(0, 100, (servers, servers))
         demand = np.triu(demand, 1) + np.triu(demand, 1).T
-        demand[: servers // 2, servers // 2:] = demand[servers // 2:, : servers // 2] = 0
+        demand[: servers // 2, servers // 2 :] = demand[servers // 2 :, : servers // 2] = 0
         links = mfabric.topoopt_links({tuple(range(servers)): 50.0}, demand)
         ends = np.bincount(np.array(links).ravel(), minlength=servers)
         assert ends.max() <= 8 and ends.min() >= 1

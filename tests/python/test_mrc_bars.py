@@ -20,14 +20,18 @@ def seeds(request):
 
 
 def run(tmp_path, seed, fabric, job, faults=(), **options):
-    return Lab("bars", directory=tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}", seed=seed
-               ).run(fabric, job, list(faults), **options)
+    return Lab(
+        "bars", directory=tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}", seed=seed
+    ).run(fabric, job, list(faults), **options)
 
 
 def counted(result, *names):
     """The sum of these counters over all objects."""
-    return {name: count for name in names
-            if (count := sum(row.get(name, 0) for row in result.data.totals.values()))}
+    return {
+        name: count
+        for name in names
+        if (count := sum(row.get(name, 0) for row in result.data.totals.values()))
+    }
 
 
 def wire_ps(size, rate, payload=4096):
@@ -46,9 +50,17 @@ def test_an_incast_ends_near_its_bound_and_blames_no_path(tmp_path, seeds, rate,
     few = senders <= 32
     size = 8 << 20 if few else 1 << 20
     each = 4 if few else 8
-    fabric = ln.star(hosts=senders + 1, **link(rate)) if tiers == 1 else ln.clos.two_tier(
-        planes=1, leaves=max(2, -(-(senders + 1) // each)), spines=each, hosts_per_leaf=each,
-        **link(rate))
+    fabric = (
+        ln.star(hosts=senders + 1, **link(rate))
+        if tiers == 1
+        else ln.clos.two_tier(
+            planes=1,
+            leaves=max(2, -(-(senders + 1) // each)),
+            spines=each,
+            hosts_per_leaf=each,
+            **link(rate),
+        )
+    )
     for seed in seeds:
         r = run(tmp_path, seed, fabric, ln.Incast(f"{size} B", ranks=senders + 1))
         ends = [flow.completion_ps for flow in r.flow_records]
@@ -61,9 +73,15 @@ def test_an_incast_ends_near_its_bound_and_blames_no_path(tmp_path, seeds, rate,
             assert jain >= 0.9, (seed, jain)
 
 
-@pytest.mark.parametrize(("rate", "delay", "payload"), [
-    ("25 Gb/s", "500 ns", 1024), ("10 Gb/s", "1 us", 2048), ("100 Gb/s", "500 ns", 256),
-    ("400 Gb/s", "1 us", 256)])
+@pytest.mark.parametrize(
+    ("rate", "delay", "payload"),
+    [
+        ("25 Gb/s", "500 ns", 1024),
+        ("10 Gb/s", "1 us", 2048),
+        ("100 Gb/s", "500 ns", 256),
+        ("400 Gb/s", "1 us", 256),
+    ],
+)
 def test_an_incast_of_short_packets_or_over_short_paths(tmp_path, seeds, rate, delay, payload):
     """Their headers are as long as those of long packets, and fill a control queue the sooner; a
     path that holds few packets has windows of less than one."""
@@ -91,11 +109,15 @@ def test_128_senders_of_short_packets_drop_no_header(tmp_path):
 
 def test_queues_on_the_way_are_no_losses(tmp_path):
     """Traffic that queues, trims and is marked, and loses nothing."""
-    small = ln.clos.two_tier(planes=4, leaves=4, spines=2, hosts_per_leaf=3, rate="100 Gb/s",
-                             delay="1 us")
+    small = ln.clos.two_tier(
+        planes=4, leaves=4, spines=2, hosts_per_leaf=3, rate="100 Gb/s", delay="1 us"
+    )
     tall = ln.clos.fat_tree(6, **link("100 Gb/s"))
-    for fabric, job in ((small, ln.Flows(["600 kB"], count=300, load=0.5)),
-                        (tall, ln.Incast("1 MB")), (tall, ln.AllToAll("13 MB"))):
+    for fabric, job in (
+        (small, ln.Flows(["600 kB"], count=300, load=0.5)),
+        (tall, ln.Incast("1 MB")),
+        (tall, ln.AllToAll("13 MB")),
+    ):
         r = run(tmp_path, 1, fabric, job)
         assert counted(r, "trimmed")["trimmed"] > 1000
         lost = counted(r, *LOSSES)
@@ -116,8 +138,9 @@ def test_silent_losses_among_refusals_are_inferred(tmp_path, seeds):
     fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
     loss = ln.loss("h0->p*.leaf0", 0.001, at="0 s", phase="loss")
     for seed in seeds:
-        r = run(tmp_path, seed, fabric, ln.Flows(["80 MB"], pairs=((0, 1), (2, 3)), count=2),
-                [loss])
+        r = run(
+            tmp_path, seed, fabric, ln.Flows(["80 MB"], pairs=((0, 1), (2, 3)), count=2), [loss]
+        )
         found = counted(r, "lost_inferred", "lost_rto", "drop_loss", "trimmed")
         assert found["trimmed"] > 10 and found["drop_loss"] > 10 and "lost_rto" not in found, seed
         last = r.flow_records[0].arrived_ps
@@ -127,8 +150,11 @@ def test_silent_losses_among_refusals_are_inferred(tmp_path, seeds):
 
 @pytest.mark.parametrize("tiers", [1, 2])
 def test_two_equal_flows_end_together(tmp_path, seeds, tiers):
-    fabric = ln.star(hosts=3, **link("100 Gb/s")) if tiers == 1 else ln.clos.two_tier(
-        planes=1, leaves=2, spines=1, hosts_per_leaf=2, **link("100 Gb/s"))
+    fabric = (
+        ln.star(hosts=3, **link("100 Gb/s"))
+        if tiers == 1
+        else ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, **link("100 Gb/s"))
+    )
     pairs = ((0, 2), (1, 2)) if tiers == 1 else ((0, 1), (2, 3))
     for seed in seeds:
         r = run(tmp_path, seed, fabric, ln.Flows(["8 MiB"], pairs=pairs, count=2))
@@ -142,14 +168,21 @@ def test_a_dead_uplink_where_none_is_to_spare(tmp_path, turns, least, most):
     fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
     job = ln.Flows(["64 MB"], pairs=((0, 1), (2, 3)), count=2)
     dead = ln.down("p0.leaf0--p0.spine0", at="0 s", phase="dead")
-    whole, less = (max(flow.completion_ps for flow in
-                       run(tmp_path, 1, fabric, job, faults, mrc={"plane_turns": turns}
-                           ).flow_records) for faults in ([], [dead]))
+    whole, less = (
+        max(
+            flow.completion_ps
+            for flow in run(
+                tmp_path, 1, fabric, job, faults, mrc={"plane_turns": turns}
+            ).flow_records
+        )
+        for faults in ([], [dead])
+    )
     assert least <= whole / less <= most
 
 
 def test_a_switch_that_leads_nowhere_takes_no_turns_from_its_plane(tmp_path):
     """Its link is no uplink of the leaf, which would have little to spare by it alone."""
+
     def took(idle):
         fabric = ln.star(hosts=4, planes=4, **link("2.2 Gb/s"))
         for name in idle:
@@ -163,13 +196,15 @@ def test_a_switch_that_leads_nowhere_takes_no_turns_from_its_plane(tmp_path):
 
 
 def test_a_dead_uplink_where_one_is_to_spare_costs_nothing(tmp_path):
-    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2,
-                              uplink_rate="200 Gb/s", **link("100 Gb/s"))
+    fabric = ln.clos.two_tier(
+        planes=4, leaves=2, spines=2, hosts_per_leaf=2, uplink_rate="200 Gb/s", **link("100 Gb/s")
+    )
     job = ln.Flows(["64 MB"], pairs=((0, 1), (2, 3)), count=2)
     dead = ln.down("p0.leaf0--p0.spine0", at="0 s", phase="dead")
-    whole, less = (max(flow.completion_ps for flow in
-                       run(tmp_path, 1, fabric, job, faults).flow_records)
-                   for faults in ([], [dead]))
+    whole, less = (
+        max(flow.completion_ps for flow in run(tmp_path, 1, fabric, job, faults).flow_records)
+        for faults in ([], [dead])
+    )
     assert whole / less >= 0.97
 
 
@@ -178,8 +213,9 @@ def test_a_dead_uplink_where_one_is_to_spare_costs_nothing(tmp_path):
 def test_dead_uplinks_of_the_only_plane_leave_their_share(tmp_path, seeds, uplinks, least, dead):
     """Of four, each with the rate of one host or of all four: payload that arrives from 1 to 4 ms
     after they died. No live path is blamed, though answers are lost on the dead ones as well."""
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=4, uplink_rate=uplinks,
-                              **link("100 Gb/s"))
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=4, hosts_per_leaf=4, uplink_rate=uplinks, **link("100 Gb/s")
+    )
     pairs = [(a, a + 1) for a in range(0, 8, 2)] + [(a + 1, a) for a in range(0, 8, 2)]
     faults = [ln.down(f"p0.leaf0--p0.spine{n}", at="1 ms", phase="dead") for n in range(dead)]
     hosts_at_once = 4 if uplinks == "400 Gb/s" else 4 - dead
@@ -187,8 +223,10 @@ def test_dead_uplinks_of_the_only_plane_leave_their_share(tmp_path, seeds, uplin
     for seed in seeds:
         r = run(tmp_path, seed, fabric, ln.Flows(["64 MB"], pairs=pairs, count=8), faults)
         width = r.data.hosts[0].bin_ps
-        arrived = sum(sum(host.payload[2 * 10**9 // width:5 * 10**9 // width])
-                      for host in r.data.hosts.values())
+        arrived = sum(
+            sum(host.payload[2 * 10**9 // width : 5 * 10**9 // width])
+            for host in r.data.hosts.values()
+        )
         assert arrived / fastest >= least, (seed, arrived / fastest)
         assert counted(r, "ev_condemned") == {"ev_condemned": 8 * dead}, seed
 
@@ -199,8 +237,13 @@ def test_two_flows_on_one_path_of_a_plane_part(tmp_path, seeds):
     fabric = ln.clos.two_tier(planes=8, leaves=2, spines=4, hosts_per_leaf=2, **link("100 Gb/s"))
     size, moved = 128_000_000, 0
     for seed in seeds:
-        r = run(tmp_path, seed, fabric, ln.Flows([f"{size} B"], pairs=((0, 1), (2, 3)), count=2),
-                mrc={"evs_per_qp": 8})
+        r = run(
+            tmp_path,
+            seed,
+            fabric,
+            ln.Flows([f"{size} B"], pairs=((0, 1), (2, 3)), count=2),
+            mrc={"evs_per_qp": 8},
+        )
         slowest = max(flow.completion_ps for flow in r.flow_records)
         assert wire_ps(size, "800 Gb/s") / slowest >= 0.95, seed
         moved += counted(r, "ev_swapped").get("ev_swapped", 0)
@@ -232,15 +275,18 @@ def test_a_path_that_holds_two_packets_is_kept_busy(tmp_path):
 
 @pytest.mark.parametrize("payload", [2048, 4096])
 def test_one_queue_pair_fills_eight_ports(tmp_path, payload):
-    fabric = ln.clos.two_tier(planes=8, leaves=2, spines=4, hosts_per_leaf=1,
-                              **link("400 Gb/s", f"{payload} B"))
+    fabric = ln.clos.two_tier(
+        planes=8, leaves=2, spines=4, hosts_per_leaf=1, **link("400 Gb/s", f"{payload} B")
+    )
     size = 256_000_000
     r = run(tmp_path, 1, fabric, ln.Flows([f"{size} B"], pairs=((0, 1),), count=1))
     assert wire_ps(size, "3200 Gb/s", payload) / r.flow_records[0].completion_ps >= 0.96
 
 
-@pytest.mark.parametrize(("rate", "delay", "planes", "size"), [
-    ("400 Gb/s", "5 us", 4, 256), ("100 Gb/s", "50 us", 8, 600)])
+@pytest.mark.parametrize(
+    ("rate", "delay", "planes", "size"),
+    [("400 Gb/s", "5 us", 4, 256), ("100 Gb/s", "50 us", 8, 600)],
+)
 def test_a_flow_keeps_a_long_path_busy(tmp_path, rate, delay, planes, size):
     """Of more than the four writes of a mebibyte that a flow keeps under way on a short one."""
     fabric = ln.star(hosts=2, planes=planes, rate=rate, delay=delay, payload="4096 B")
@@ -259,8 +305,7 @@ def test_a_slower_port_takes_no_more_than_its_share(tmp_path):
 def test_a_window_that_binds_is_said(tmp_path):
     fabric = ln.star(hosts=2, planes=8, **link("400 Gb/s", "2048 B"))
     job = ln.Flows(["64 MB"], pairs=((0, 1),), count=1)
-    notes = [run(tmp_path, 1, fabric, job, mrc=mrc).data.fidelity.notes
-             for mrc in ({}, {"mpr": 1})]
+    notes = [run(tmp_path, 1, fabric, job, mrc=mrc).data.fidelity.notes for mrc in ({}, {"mpr": 1})]
     assert [any("PSN window (mpr)" in name for name in each) for each in notes] == [False, True]
 
 
@@ -269,15 +314,24 @@ def test_lost_refusals_and_acknowledgements_blame_no_path(tmp_path, seeds):
     """Two planes, one with two foreign senders that have lost the other; of the control packets
     that the receiver sends 0.1 % are lost, of data none, by the links' own counters."""
     fabric = ln.clos.two_tier(planes=2, leaves=2, spines=4, hosts_per_leaf=4, **link("100 Gb/s"))
-    faults = [*(ln.down(f"h{host}--p0.leaf0", at="0 s", phase=f"h{host}") for host in (2, 4)),
-              *(ln.loss(f"h1->p{plane}.leaf1", 0.001, at="0 s", phase=f"p{plane}")
-                for plane in (0, 1))]
+    faults = [
+        *(ln.down(f"h{host}--p0.leaf0", at="0 s", phase=f"h{host}") for host in (2, 4)),
+        *(ln.loss(f"h1->p{plane}.leaf1", 0.001, at="0 s", phase=f"p{plane}") for plane in (0, 1)),
+    ]
     lost = 0
     for seed in range(1, 5 * seeds.stop - 4):
-        r = run(tmp_path, seed, fabric, ln.Flows(["8 MB"], pairs=((0, 1), (2, 1), (4, 1)), count=3),
-                faults)
-        data = {name: row for name, row in r.data.totals.items()
-                if name.startswith("link") and not name.startswith("link h1->")}
+        r = run(
+            tmp_path,
+            seed,
+            fabric,
+            ln.Flows(["8 MB"], pairs=((0, 1), (2, 1), (4, 1)), count=3),
+            faults,
+        )
+        data = {
+            name: row
+            for name, row in r.data.totals.items()
+            if name.startswith("link") and not name.startswith("link h1->")
+        }
         assert not any(row.get("drop_loss", 0) for row in data.values())
         lost += sum(row.get("drop_loss", 0) for row in r.data.totals.values())
         assert counted(r, "ev_condemned") == {}, seed
@@ -290,7 +344,9 @@ def test_first_answers_come_by_every_plane(tmp_path):
     fabric = ln.star(hosts=24, planes=4, **link("100 Gb/s"))
     pairs = tuple((2 * i, 2 * i + 1) for i in range(12))
     r = run(tmp_path, 1, fabric, ln.Flows(["1 kB"], pairs=pairs, count=12, ranks=24))
-    sent = [sum(r.data.totals[f"link h{host}->p{plane}.leaf0"]["packets"] for _, host in pairs)
-            for plane in range(4)]
+    sent = [
+        sum(r.data.totals[f"link h{host}->p{plane}.leaf0"]["packets"] for _, host in pairs)
+        for plane in range(4)
+    ]
     answers = [each - min(sent) for each in sent]  # probes go by all planes alike
     assert max(answers) <= 8

@@ -9,23 +9,34 @@ import loomnet as ln
 from loomnet.results.result import Result
 
 
-def ring(delay: str, rate: str = "25 Gb/s", size: str = "2112512 B", *, planes: int = 1,
-         mrc: dict[str, object] | None = None) -> Result:
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
-                              delay=delay)
+def ring(
+    delay: str,
+    rate: str = "25 Gb/s",
+    size: str = "2112512 B",
+    *,
+    planes: int = 1,
+    mrc: dict[str, object] | None = None,
+) -> Result:
+    fabric = ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate, delay=delay
+    )
     return ln.run(fabric, ln.AllReduce(size, repeat=6, transport="mrc"), mrc=mrc or {})
 
 
 # A ring on an idle fabric without oversubscription. 1.12: at 25 Gb/s and 500 ns the published 1.5
 # bandwidth-delay products are 16 packets, of which a ring waits for acknowledgements with nine in a
 # hundred of its time. 1.24 without what the window's floor adds for acknowledgements that wait.
-@pytest.mark.parametrize(("rate", "size", "planes"), [
-    ("25 Gb/s", "2112512 B", 1), ("100 Gb/s", "4 MB", 1), ("25 Gb/s", "4 MB", 4)])
+@pytest.mark.parametrize(
+    ("rate", "size", "planes"),
+    [("25 Gb/s", "2112512 B", 1), ("100 Gb/s", "4 MB", 1), ("25 Gb/s", "4 MB", 4)],
+)
 def test_a_ring_is_about_as_fast_over_short_cables(rate: str, size: str, planes: int) -> None:
-    seconds = {delay: ring(delay, rate, size, planes=planes)["before.iteration_s"]
-               for delay in ("15 ns", "50 ns", "250 ns", "500 ns", "1 us", "2 us")}
+    seconds = {
+        delay: ring(delay, rate, size, planes=planes)["before.iteration_s"]
+        for delay in ("15 ns", "50 ns", "250 ns", "500 ns", "1 us", "2 us")
+    }
     for delay, took in seconds.items():
-        longer = list(seconds.values())[list(seconds).index(delay):]
+        longer = list(seconds.values())[list(seconds).index(delay) :]
         assert took <= 1.12 * min(longer), (delay, seconds)
 
 

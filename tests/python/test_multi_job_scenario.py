@@ -39,11 +39,12 @@ def test_every_system_sums_everything_exactly(small):
 
 def test_its_metrics_are_of_all_systems_and_models(small):
     report, _ = small
-    for system, slots in (("ring", 0), ("switchml", 40), ("atp", 40), ("esa_ack", 40),
-                          ("esa", 40)):
+    for system, slots in (("ring", 0), ("switchml", 40), ("atp", 40), ("esa_ack", 40), ("esa", 40)):
         mean = value(report, f"jct_s.{system}.{slots}.5")
-        models = [value(report, f"jct_s.{system}.{model}") for model in
-                  ("resnet50", "vgg16", "vgg11", "alexnet", "bert_large")]
+        models = [
+            value(report, f"jct_s.{system}.{model}")
+            for model in ("resnet50", "vgg16", "vgg11", "alexnet", "bert_large")
+        ]
         assert min(models) < mean < max(models)
         assert 0 < value(report, f"iteration_s.{system}") < mean
     for system in ("atp", "esa", "esa_ack"):
@@ -54,8 +55,9 @@ def test_its_metrics_are_of_all_systems_and_models(small):
     assert value(report, "switch_share.switchml") == 1
     assert value(report, "server_bytes.switchml") == 0
     for name in ("esa_over_atp", "atp_over_switchml"):
-        least, mean, most = (value(report, f"{name}.{which}") for which in
-                             ("least", "mean", "most"))
+        least, mean, most = (
+            value(report, f"{name}.{which}") for which in ("least", "mean", "most")
+        )
         assert 0 < least <= mean <= most
 
 
@@ -79,8 +81,9 @@ def test_systems_meet_the_same_arrivals_and_draws_differ(small):
 def test_the_report_has_what_each_job_held_and_the_figures_are_there(small):
     report, folder = small
     for job in range(5):
-        mean, peak = (value(report, f"esa.job{job}.slots_{which}.p0.leaf0") for which in
-                      ("mean", "peak"))
+        mean, peak = (
+            value(report, f"esa.job{job}.slots_{which}.p0.leaf0") for which in ("mean", "peak")
+        )
         assert 0 <= mean <= peak <= 40
     assert (folder / "esa" / "pools.csv").exists()
     for name in ("pool_by_owner", "timeline"):
@@ -112,9 +115,17 @@ def test_switchml_without_slots_for_all_jobs_is_left_out(tmp_path):
     assert value(report, "sum_errors") == 0
 
 
-@pytest.mark.parametrize("values, line", [
-    ({"memory": "1/3"}, "memory"), ({"levels": 3}, "levels"), ({"jitter": 1.0}, "jitter"),
-    ({"jobs": 1}, "jobs"), ({"gap": "5"}, "gap"), ({"systems": "esa"}, "systems")])
+@pytest.mark.parametrize(
+    "values, line",
+    [
+        ({"memory": "1/3"}, "memory"),
+        ({"levels": 3}, "levels"),
+        ({"jitter": 1.0}, "jitter"),
+        ({"jobs": 1}, "jobs"),
+        ({"gap": "5"}, "gap"),
+        ({"systems": "esa"}, "systems"),
+    ],
+)
 def test_what_it_cannot_run_is_one_line(tmp_path, values, line):
     with pytest.raises(ln.UsageError, match=line) as refused:
         go(tmp_path, **values)

@@ -32,11 +32,13 @@ def test_new_writes_three_files_and_says_what_to_type(tmp_path, monkeypatch, cap
 
 
 @pytest.mark.parametrize("gone", ["pytest", "jupyterlab"])
-def test_what_is_missing_for_a_line_that_it_says_to_type_is_named(tmp_path, monkeypatch, capsys,
-                                                                  gone):
+def test_what_is_missing_for_a_line_that_it_says_to_type_is_named(
+    tmp_path, monkeypatch, capsys, gone
+):
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec",
-                        lambda name, *rest: None if name == gone else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == gone else find(name, *rest)
+    )
     assert main(["new", str(tmp_path / "made")]) == 0
     missing = [line for line in capsys.readouterr().out.splitlines() if "is missing: " in line]
     assert any(line.startswith(f"{gone.removesuffix('lab')} is missing: ") for line in missing)
@@ -56,8 +58,9 @@ def test_a_switch_program_gets_its_name_everywhere(tmp_path, monkeypatch, capsys
     out = capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"tally.c", "tally.py", "test_tally.py"}
     assert "    loomnet run tally.py\n    pytest" in out and "jupyter" not in out
-    assert not any("heavy" in path.read_text().replace("heaviest", "")
-                   for path in tmp_path.iterdir())
+    assert not any(
+        "heavy" in path.read_text().replace("heaviest", "") for path in tmp_path.iterdir()
+    )
     assert main(["new", "--switch", "tally"]) == 2
     assert "tally.c is there already" in capsys.readouterr().err
     for name in ("Tally", "2d", "class", "../x"):
@@ -76,8 +79,13 @@ def test_its_scenario_runs_and_its_checks_hold(made, monkeypatch, capsys, planes
 
 
 def test_its_test_passes(made):
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-                          cwd=made, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=made,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
@@ -85,8 +93,9 @@ def test_its_notebook_runs(made):
     notebook = nbformat.read(made / "flap.ipynb", as_version=4)
     nbformat.validate(notebook)
     before = set((made / "runs").iterdir()) if (made / "runs").exists() else set()
-    nbclient.NotebookClient(notebook, timeout=250, kernel_name="python3",
-                            resources={"metadata": {"path": str(made)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=250, kernel_name="python3", resources={"metadata": {"path": str(made)}}
+    ).execute()
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
     assert "image/png" in shown and "down" in shown and "ok   capacity 0.5" in shown
     after = set((made / "runs").iterdir())

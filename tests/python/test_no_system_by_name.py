@@ -70,17 +70,28 @@ def test_the_names_are_there():
 
 def test_no_room_below_the_systems_or_above_them_names_one():
     forbidden = names()
-    found = [f"{path.parent.name}/{path.name}:{line}: {what}" for path in modules()
-             for line, what in spoken(ast.parse(path.read_text()), forbidden)]
+    found = [
+        f"{path.parent.name}/{path.name}:{line}: {what}"
+        for path in modules()
+        for line, what in spoken(ast.parse(path.read_text()), forbidden)
+    ]
     assert found == []
 
 
-@pytest.mark.parametrize("text", [
-    "if job.allreduce == 'ina': pass", "def run(server=None): pass",
-    "class Request:\n    ina: int = 0", "self.symphony = 1",
-    "options.server.hosts", "run(job, ina={})",
-    "from loomnet.systems.ina.run import Sums", "from loomnet.systems import mixnet",
-    "import loomnet.systems.symphony.run"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if job.allreduce == 'ina': pass",
+        "def run(server=None): pass",
+        "class Request:\n    ina: int = 0",
+        "self.symphony = 1",
+        "options.server.hosts",
+        "run(job, ina={})",
+        "from loomnet.systems.ina.run import Sums",
+        "from loomnet.systems import mixnet",
+        "import loomnet.systems.symphony.run",
+    ],
+)
 def test_one_that_does_is_found(text):
     assert list(spoken(ast.parse(text), names()))
 

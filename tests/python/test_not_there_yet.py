@@ -12,13 +12,19 @@ def go(job=None, **options):
 
 
 REFUSED = {
-    "other sums": (lambda: ln.AllReduce("1 MB", allreduce="tree"),
-                   'AllReduce.allreduce: "tree" is not one of ring or ina'),
-    "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),
-                    "AllReduce: queue_pairs=4 is not supported yet; leave it out"),
+    "other sums": (
+        lambda: ln.AllReduce("1 MB", allreduce="tree"),
+        'AllReduce.allreduce: "tree" is not one of ring or ina',
+    ),
+    "queue pairs": (
+        lambda: ln.AllReduce("1 MB", queue_pairs=4),
+        "AllReduce: queue_pairs=4 is not supported yet; leave it out",
+    ),
     "another model": (lambda: go(model="water"), 'run: model="water" is not a model; there are'),
-    "no model": (lambda: go(model=5),
-                 'run: model=5 is not a model; there are "packets" and "fluid"'),
+    "no model": (
+        lambda: go(model=5),
+        'run: model=5 is not a model; there are "packets" and "fluid"',
+    ),
 }
 
 
@@ -46,8 +52,10 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "later.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef later(lab: ln.Lab):\n"
         "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'),\n"
-        "            ln.AllReduce('10 kB', queue_pairs=4))\n")
+        "            ln.AllReduce('10 kB', queue_pairs=4))\n"
+    )
     assert main(["run", "later.py"]) == 2
     assert capsys.readouterr().err == (
-        "loomnet: AllReduce: queue_pairs=4 is not supported yet; leave it out\n")
+        "loomnet: AllReduce: queue_pairs=4 is not supported yet; leave it out\n"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["later.py"]

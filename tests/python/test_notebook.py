@@ -57,7 +57,7 @@ def test_things_draw_themselves(book):
     compared = shown(book, "ln.compare")["text/html"]
     assert "<table>" in compared and "image/png" in compared and "down.goodput_ratio" in compared
     assert "goodput_ratio" in shown(book, "mrc.metrics")["text/html"]
-    for picture in ("mrc.plot()", "mrc.plot(\"latency\")", "mrc.series"):
+    for picture in ("mrc.plot()", 'mrc.plot("latency")', "mrc.series"):
         assert "image/png" in shown(book, picture), picture
     assert "<table" in shown(book, "@ln.scenario")["text/html"]
     assert "down.goodput_ratio" in shown(book, "found.frame")["text/html"]
@@ -70,8 +70,12 @@ def test_its_texts_are_true(book):
     rows = dict(re.findall(r"<tr><td>([\w.]+)</td>(.*?)</tr>", text))
     assert "not measured" in rows["down.readmitted"] and ">4.29" in rows["after.blip_s"]
     assert not [name for name, row in rows.items() if "null" in row and "worse" in row]
-    metrics = dict(re.findall(r"<td>down</td><td>(\w+)</td><td>([-\d.e]*)</td>",
-                              shown(book, "mrc.metrics")["text/html"]))
+    metrics = dict(
+        re.findall(
+            r"<td>down</td><td>(\w+)</td><td>([-\d.e]*)</td>",
+            shown(book, "mrc.metrics")["text/html"],
+        )
+    )
     assert metrics["expected_capacity"] == "0.75"
     assert float(metrics["goodput_ratio"]) == pytest.approx(0.75, abs=0.05)
     assert metrics["lost"] == metrics["retransmitted"] != "0"

@@ -51,8 +51,10 @@ def test_it_waits_is_drawn_four_times_a_second_and_ends_empty():
         now[0] = step / 50
         bar.show(step / 100, lambda step=step: f"step <{step}>")
     assert len(places) == 1 and 5 <= len(place.shown) <= 7
-    assert place.shown[0] == {"text/html": '<progress max="1" value="0.250"></progress> '
-                              "<code>step &lt;25&gt;</code>", "text/plain": "step <25>"}
+    assert place.shown[0] == {
+        "text/html": '<progress max="1" value="0.250"></progress> <code>step &lt;25&gt;</code>',
+        "text/plain": "step <25>",
+    }
     bar.end()
     assert place.shown[-1] == {"text/html": "", "text/plain": ""}
 
@@ -88,8 +90,9 @@ def test_runs_and_sweeps_are_told_where_somebody_watches(monkeypatch, watched):
     with notebook_count("sweep s") as counted:
         counted(3, 12, 1)
     texts = [each["text/plain"] for each in place.shown]
-    assert texts == (["ring: 4 ms  step 4 of 10 (40 %)", "", "sweep s: 3 of 12, 1 failed", ""]
-                     if watched else [])
+    assert texts == (
+        ["ring: 4 ms  step 4 of 10 (40 %)", "", "sweep s: 3 of 12, 1 failed", ""] if watched else []
+    )
 
 
 def test_a_sweep_has_its_bar_from_the_begin_on(monkeypatch):
@@ -131,9 +134,13 @@ def test_many_runs_in_a_cell_share_one_empty_output_where_somebody_watches(tmp_p
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("nbclient")
     # Runs report four times a second, so each is as long as that.
-    cells = [nbformat.v4.new_code_cell(many(2, 20)), nbformat.v4.new_code_cell(
-        'bars.FIRST_S = 0.0\nr = ln.run(fabric, ln.AllReduce("8 MiB", 20), write=False)\n'
-        'bars._place[0] == get_ipython().execution_count')]
+    cells = [
+        nbformat.v4.new_code_cell(many(2, 20)),
+        nbformat.v4.new_code_cell(
+            'bars.FIRST_S = 0.0\nr = ln.run(fabric, ln.AllReduce("8 MiB", 20), write=False)\n'
+            "bars._place[0] == get_ipython().execution_count"
+        ),
+    ]
     book = executed(nbformat.v4.new_notebook(cells=cells), tmp_path, watched=True)
     first, second = code_cells(book)
     shown = [output for output in first.outputs if output.output_type == "display_data"]

@@ -44,7 +44,10 @@ def test_strips_say_where_each_ports_light_goes_and_when_it_is_dark(tmp_path):
     of_first = [strip for strip in strips_of(run, panel, until) if strip.port == 0]
     at = 100_000_000
     assert [(strip.far, strip.status) for strip in of_first] == [
-        (1, "tuned"), (2, "tuning"), (2, "tuned")]
+        (1, "tuned"),
+        (2, "tuning"),
+        (2, "tuned"),
+    ]
     assert of_first[0].start_ps == 0 and of_first[-1].end_ps == until
     told, lit = of_first[1].start_ps, of_first[1].end_ps
     assert told == at and DARK <= lit - told <= DARK + 1000  # rounded up to nanoseconds
@@ -71,8 +74,11 @@ def test_the_picture_has_a_strip_for_each_port_and_says_what_is_dark(tmp_path):
 
 
 def test_a_run_without_panels_has_no_such_picture(tmp_path):
-    run = ln.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.AllReduce("8 kB"),
-                 directory=tmp_path / "r")
+    run = ln.run(
+        ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
+        ln.AllReduce("8 kB"),
+        directory=tmp_path / "r",
+    )
     with pytest.raises(ln.UsageError, match="plot: circuits: the run has no panel"):
         run.plot("circuits")
 
@@ -94,19 +100,25 @@ def test_a_fabric_draws_the_circuits_that_its_panel_has():
 
 @pytest.mark.parametrize("order", ["spread", "block"])
 def test_hosts_stand_under_their_leaf_and_their_links_do_not_cross(order):
-    fabric = ln.clos.two_tier(planes=1, leaves=4, spines=4, hosts_per_leaf=4, order=order,
-                              rate="100 Gb/s", delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=4, spines=4, hosts_per_leaf=4, order=order, rate="100 Gb/s", delay="1 us"
+    )
     place = positions(fabric)
-    ends = sorted((place[link.a][0], place[link.b][0]) if link.a in fabric.hosts else
-                  (place[link.b][0], place[link.a][0]) for link in fabric.all_links()
-                  if {link.a, link.b} & set(fabric.hosts))
+    ends = sorted(
+        (place[link.a][0], place[link.b][0])
+        if link.a in fabric.hosts
+        else (place[link.b][0], place[link.a][0])
+        for link in fabric.all_links()
+        if {link.a, link.b} & set(fabric.hosts)
+    )
     assert len(ends) == 16 and [leaf for _, leaf in ends] == sorted(leaf for _, leaf in ends)
     assert len({at for at, _ in ends}) == 16
 
 
 def test_names_of_a_fabric_are_large_stand_on_white_and_do_not_meet():
-    fabric = ln.clos.two_tier(planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=4, spines=4, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us"
+    )
     figure = fabric_figure(fabric)
     figure.draw_without_rendering()
     names = figure.axes[0].texts
@@ -161,10 +173,12 @@ def test_a_job_is_drawn_with_what_was_given_on_as_many_hosts_as_it_needs():
 
 
 def test_a_fabric_has_each_switch_in_the_row_of_its_tier_and_fits_its_page():
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
-    fabric.add_link(fabric.add_host("ps0", role="server"), "p0.spine0", rate="10 Gb/s",
-                    delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
+    fabric.add_link(
+        fabric.add_host("ps0", role="server"), "p0.spine0", rate="10 Gb/s", delay="1 us"
+    )
     assert tiers(fabric) == {"p0.leaf0": 1, "p0.leaf1": 1, "p0.spine0": 2}
     place = positions(fabric)
     assert place["p0.spine0"][1] > place["p0.leaf0"][1] == place["p0.leaf1"][1]
@@ -198,19 +212,28 @@ def test_a_long_table_says_how_many_rows_it_leaves_out():
     assert "more" not in Table(("n",), table.rows[:MOST_HTML_ROWS])._repr_html_()
 
 
-@pytest.mark.parametrize(("seconds", "unit"), [(2.0, "s"), (0.02, "ms"), (3e-6, "µs"), (1e-9, "ns"),
-                                               (0.0, "ns")])
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(2.0, "s"), (0.02, "ms"), (3e-6, "µs"), (1e-9, "ns"), (0.0, "ns")]
+)
 def test_axes_are_in_a_unit_of_their_length(seconds, unit):
     assert time_unit(seconds)[0] == unit
 
 
 def test_series_and_pools_are_pictures(tmp_path):
     fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us").program("*", "aggregate", pool="16 KiB")
-    run = ln.run(fabric, ln.AllReduce("256 kB", repeat=3, allreduce="ina"), pools="20 us",
-                 sample="20 us", links=["h0->p0.leaf0"], directory=tmp_path / "r")
-    for shown, rows in ((run.pool("p0.leaf0"), "time, job, held, summing, done"),
-                        (run.series("goodput"), "time, value"),
-                        (run.series("link_use"), "time, where, name, value")):
+    run = ln.run(
+        fabric,
+        ln.AllReduce("256 kB", repeat=3, allreduce="ina"),
+        pools="20 us",
+        sample="20 us",
+        links=["h0->p0.leaf0"],
+        directory=tmp_path / "r",
+    )
+    for shown, rows in (
+        (run.pool("p0.leaf0"), "time, job, held, summing, done"),
+        (run.series("goodput"), "time, value"),
+        (run.series("link_use"), "time, where, name, value"),
+    ):
         html = shown._repr_html_()
         assert html.count("<img") == 1 and "<table" not in html and f"rows of {rows}" in html
     assert repr(run.series("goodput")).startswith("Series(goodput of ")
@@ -220,10 +243,14 @@ def test_series_and_pools_are_pictures(tmp_path):
 
 # --- reports, comparisons, sweeps -----------------------------------------------------------------
 def flows(transport, tmp_path, **more):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s",
-                              delay="1 us")
-    return ln.run(fabric, ln.Permutation("256 kB", transport=transport, **more),
-                  directory=tmp_path / f"{transport}{more}")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us"
+    )
+    return ln.run(
+        fabric,
+        ln.Permutation("256 kB", transport=transport, **more),
+        directory=tmp_path / f"{transport}{more}",
+    )
 
 
 def test_a_comparison_shows_both_runs(tmp_path):
@@ -232,17 +259,27 @@ def test_a_comparison_shows_both_runs(tmp_path):
     legend = [each.get_text().partition(":")[0] for each in axes.get_legend().get_texts()]
     assert legend == ["mrc", "roce"] and "slowdown" in axes.get_xlabel()
     fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
-    rings = [ln.run(fabric, ln.AllReduce(size, 6), directory=tmp_path / size)
-             for size in ("64 kB", "128 kB")]
+    rings = [
+        ln.run(fabric, ln.AllReduce(size, 6), directory=tmp_path / size)
+        for size in ("64 kB", "128 kB")
+    ]
     panels = ln.compare(*rings).figure().axes
     assert [axes.get_ylabel().partition("\n")[0] for axes in panels] == [
-        "size=64 kB", "size=128 kB"]
+        "size=64 kB",
+        "size=128 kB",
+    ]
 
 
 def test_runs_are_told_apart_by_the_field_in_which_their_controls_differ(tmp_path):
     def trained(**control):
-        job = ln.ModelJob("mixtral_8x22b", iterations=1, pipeline=1, layers=1, micro_batches=1,
-                          circuits=ln.CircuitControl(**control))
+        job = ln.ModelJob(
+            "mixtral_8x22b",
+            iterations=1,
+            pipeline=1,
+            layers=1,
+            micro_batches=1,
+            circuits=ln.CircuitControl(**control),
+        )
         return ln.run(ln.mixnet(servers=8, region=8), job, model="fluid", write=False)
 
     lines = ln.compare(trained(repatch="layer"), trained(repatch="never")).lines
@@ -266,8 +303,15 @@ def sweep(tmp_path_factory):
     pytest.importorskip("distributed")
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "own.py").write_text(SCENARIO)
-    return ln.sweep(folder / "own.py", hosts=[2, 4, 8], kind=["a", "b"], seeds=3, jobs=1,
-                    out=folder / "out", watch=lambda *counts: None)
+    return ln.sweep(
+        folder / "own.py",
+        hosts=[2, 4, 8],
+        kind=["a", "b"],
+        seeds=3,
+        jobs=1,
+        out=folder / "out",
+        watch=lambda *counts: None,
+    )
 
 
 def lines_of(figure):
@@ -288,7 +332,8 @@ def test_a_sweep_draws_its_first_number_with_the_spread_over_seeds(sweep):
     for line, factor in ((a, 1), (b, 2)):
         assert line[2] == pytest.approx([3 * hosts * factor for hosts in (2, 4, 8)])
         assert [round(end, 9) for ends in line[3] for end in ends] == [
-            end for hosts in (2, 4, 8) for end in (hosts * factor, 8 * hosts * factor)]
+            end for hosts in (2, 4, 8) for end in (hosts * factor, 8 * hosts * factor)
+        ]
     assert "median of 3 seeds, bars from the least to the greatest" in axes.get_title(loc="left")
     [legend] = axes.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["kind=a", "kind=b"]
@@ -305,6 +350,7 @@ def test_a_sweep_over_seeds_or_names_has_places_in_their_order(sweep):
 
 def test_lines_lead_between_amounts_and_not_between_names(sweep):
     """Nothing lies between a policy and the next."""
+
     def drawn(over):
         [axes] = sweep.plot("wait", over=over).axes
         return [made[0].get_linestyle() for made in axes.containers]
@@ -325,14 +371,25 @@ def test_sizes_times_and_rates_have_their_places_on_an_axis():
     assert list(axes.containers[0][0].get_xdata()) == [16384, 32768, 131072]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["16 KiB", "32 KiB", "128 KiB"]
     assert axes.get_xscale() == "log"
-    points = [SimpleNamespace(parameters={"policy": policy, "pool": pool})
-              for policy in ("esa", "atp") for pool in ("16 KiB", "32 KiB")]
+    points = [
+        SimpleNamespace(parameters={"policy": policy, "pool": pool})
+        for policy in ("esa", "atp")
+        for pool in ("16 KiB", "32 KiB")
+    ]
     assert picture._longest(SimpleNamespace(points=points), ["policy", "pool"]) == "pool"
 
 
-@pytest.mark.parametrize(("low", "high", "scale", "begin"), [
-    (1.0, 2.0, "linear", 0.9), (1.0, 10.0, "linear", 0), (1.0, 40.0, "log", None),
-    (-1.0, 40.0, "linear", None), (0.0, 40.0, "linear", 0), (5.0, 5.0, "linear", 4.5)])
+@pytest.mark.parametrize(
+    ("low", "high", "scale", "begin"),
+    [
+        (1.0, 2.0, "linear", 0.9),
+        (1.0, 10.0, "linear", 0),
+        (1.0, 40.0, "log", None),
+        (-1.0, 40.0, "linear", None),
+        (0.0, 40.0, "linear", 0),
+        (5.0, 5.0, "linear", 4.5),
+    ],
+)
 def test_the_axis_of_a_sweep_leaves_its_bars_to_be_seen(low, high, scale, begin):
     _, [axes] = new_picture()
     _vertical(axes, low, high, Scale("s", 1.0))
@@ -355,15 +412,22 @@ def test_a_sweep_in_a_notebook_has_its_picture_and_a_row_for_each_combination(sw
 
 def test_a_sweep_of_flows_draws_their_slowdown(tmp_path):
     pytest.importorskip("distributed")
-    (tmp_path / "own.py").write_text(textwrap.dedent("""
+    (tmp_path / "own.py").write_text(
+        textwrap.dedent("""
         import loomnet as ln
 
         @ln.scenario
         def own(lab: ln.Lab, size: ln.Size = "8 kB"):
             lab.run(ln.star(hosts=4, rate="10 Gb/s", delay="1 us"), ln.Permutation(size))
-    """))
-    made = ln.sweep(tmp_path / "own.py", size=["8 kB", "1 MB"], jobs=1, out=tmp_path / "out",
-                    watch=lambda *counts: None)
+    """)
+    )
+    made = ln.sweep(
+        tmp_path / "own.py",
+        size=["8 kB", "1 MB"],
+        jobs=1,
+        out=tmp_path / "out",
+        watch=lambda *counts: None,
+    )
     [axes] = made.plot().axes
     assert axes.get_ylabel() == "slowdown_p99 (ratio), not from 0"
     assert [t.get_text() for t in axes.get_xticklabels()] == ["8 kB", "1 MB"]
@@ -378,8 +442,9 @@ def test_a_report_and_a_scenario_show_themselves(tmp_path, monkeypatch):
     shown = scenario._repr_html_()
     assert "scenario own: Waits." in shown and "<td>hosts</td><td>int</td><td>2</td>" in shown
     report = scenario.run(hosts=8)
-    assert re.fullmatch(r"Report\(own: 1 run, 0 of 1 check hold; all numbers in \.metrics; .*\)",
-                        repr(report))
+    assert re.fullmatch(
+        r"Report\(own: 1 run, 0 of 1 check hold; all numbers in \.metrics; .*\)", repr(report)
+    )
     shown = report._repr_html_()
     assert "6 iterations of " in shown and "<td>wait</td>" in shown
     assert "<td>few</td><td>8</td><td>≤ 4</td><td>no</td>" in shown

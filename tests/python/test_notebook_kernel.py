@@ -50,8 +50,9 @@ def kernel(tmp_path_factory):
     made = Kernel(tmp_path_factory.mktemp("kernel"))
     try:
         assert not made.run(
-            'import loomnet as ln\nfabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, '
-            'hosts_per_leaf=2, rate="100 Gb/s", delay="1 us")')
+            "import loomnet as ln\nfabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, "
+            'hosts_per_leaf=2, rate="100 Gb/s", delay="1 us")'
+        )
         yield made
     finally:
         made.close()
@@ -63,25 +64,48 @@ def text(outputs):
     return content["data"]["text/plain"]
 
 
-@pytest.mark.parametrize(("code", "line"), [
-    ('ln.AllReduce("1 MX")', 'UsageError: AllReduce.size: size "1 MX": unknown unit "MX"; nearest'),
-    ('fabric.panel("x")', 'FabricError: no panel "x"'),
-    ('ln.run(fabric, ln.AllReduce("1 MB"), [ln.down("h9--x", at="1 ms")])',
-     'UsageError: fault down(h9--x): no link "h9--x"; nearest'),
-    ('ln.sweep(lambda lab: None)', "UsageError: "),
-    ("ln.Permutaton", "UnknownAttributeError: module 'loomnet' has no attribute 'Permutaton'; "
-     "nearest: Permutation"),
-    ('fabric.links["h0"]', "UnknownNameError: a table's rows go by number, not by 'h0': column("),
-    ('ln.run(fabric, ln.AllReduce("1 MB"), write=False).metrics["slowdown_max"]',
-     "UnknownNameError: a table's rows go by number, not by 'slowdown_max': r[\"NAME\"]"),
-    ('ln.run(fabric, ln.AllReduce("1 MB"), seeds=3)',
-     "UsageError: run: no option seeds; nearest: seed, settle, observe; a run has one seed"),
-    ('ln.run(fabric, ln.AllReduce("1 MB"), lable="x")', "UsageError: run: no option lable; nearest:"
-     " label"),
-    ('ln.run(fabric, ln.ModelJob("mixtral_8x22b"))', 'UsageError: "mixtral_8x22b": one copy of the'
-     " model is on expert=8 x tensor=8 x pipeline=8 = 512 ranks, by default as published, "
-     "and the hosts have 4 places"),
-])
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (
+            'ln.AllReduce("1 MX")',
+            'UsageError: AllReduce.size: size "1 MX": unknown unit "MX"; nearest',
+        ),
+        ('fabric.panel("x")', 'FabricError: no panel "x"'),
+        (
+            'ln.run(fabric, ln.AllReduce("1 MB"), [ln.down("h9--x", at="1 ms")])',
+            'UsageError: fault down(h9--x): no link "h9--x"; nearest',
+        ),
+        ("ln.sweep(lambda lab: None)", "UsageError: "),
+        (
+            "ln.Permutaton",
+            "UnknownAttributeError: module 'loomnet' has no attribute 'Permutaton'; "
+            "nearest: Permutation",
+        ),
+        (
+            'fabric.links["h0"]',
+            "UnknownNameError: a table's rows go by number, not by 'h0': column(",
+        ),
+        (
+            'ln.run(fabric, ln.AllReduce("1 MB"), write=False).metrics["slowdown_max"]',
+            "UnknownNameError: a table's rows go by number, not by 'slowdown_max': r[\"NAME\"]",
+        ),
+        (
+            'ln.run(fabric, ln.AllReduce("1 MB"), seeds=3)',
+            "UsageError: run: no option seeds; nearest: seed, settle, observe; a run has one seed",
+        ),
+        (
+            'ln.run(fabric, ln.AllReduce("1 MB"), lable="x")',
+            "UsageError: run: no option lable; nearest: label",
+        ),
+        (
+            'ln.run(fabric, ln.ModelJob("mixtral_8x22b"))',
+            'UsageError: "mixtral_8x22b": one copy of the'
+            " model is on expert=8 x tensor=8 x pipeline=8 = 512 ranks, by default as published, "
+            "and the hosts have 4 places",
+        ),
+    ],
+)
 def test_an_error_is_one_line(kernel, code, line):
     [(kind, content)] = kernel.run(code)
     assert kind == "error"
@@ -114,8 +138,9 @@ def test_an_interrupted_run_says_so_once_and_leaves_its_result(kernel):
 
 
 def test_an_interrupted_loop_starts_no_other_run(kernel):
-    found = kernel.run(f"for each in range(3):\n    print(each)\n    {LONG}",
-                       interrupt_at="update_display_data")
+    found = kernel.run(
+        f"for each in range(3):\n    print(each)\n    {LONG}", interrupt_at="update_display_data"
+    )
     printed = "".join(c["text"] for kind, c in found if kind == "stream" and c["name"] == "stdout")
     assert printed == "0\n" and [kind for kind, _ in found].count("error") == 1
 
@@ -125,7 +150,9 @@ def test_an_interrupted_scenario_says_so_and_returns_its_report(kernel):
         "@ln.scenario\ndef long(lab: ln.Lab) -> None:\n"
         '    lab.run(fabric, ln.AllReduce("1 MB", repeat=6), label="short")\n'
         '    lab.run(fabric, ln.AllReduce("8 MB", repeat=100_000), label="long")\n'
-        "report = long.run()", interrupt_at="update_display_data")
+        "report = long.run()",
+        interrupt_at="update_display_data",
+    )
     said = [c["text"] for kind, c in found if kind == "stream" and c["name"] == "stderr"]
     assert said == ["long: interrupted; the report has what was measured until then\n"]
     assert text(kernel.run("report")).startswith("Report(long: interrupted, 2 runs; all numbers")

@@ -32,11 +32,23 @@ def test_the_session_has_every_verb():
     rows = ln.load(SCENARIO).function.__globals__["SESSION"]
     assert {*VERBS, "ACT-USER", "CANC-USER"} <= {row[0].split(":")[0].upper() for row in rows}
     codes = {row[1].split()[0] for row in rows}
-    assert codes == {"COMPLD", "ICNV", "IICT", "IITA", "IIAC", "IDNV", "IPNV", "IPMS", "PICC",
-                     "SRCN", "SSTP"}
+    assert codes == {
+        "COMPLD",
+        "ICNV",
+        "IICT",
+        "IITA",
+        "IIAC",
+        "IDNV",
+        "IPNV",
+        "IPMS",
+        "PICC",
+        "SRCN",
+        "SSTP",
+    }
 
 
 # --- scripted circuits ----------------------------------------------------------------------------
+
 
 def star(profile="sim25"):
     fabric = ln.Fabric("star")

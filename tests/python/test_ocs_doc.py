@@ -44,8 +44,10 @@ def test_the_commands_run(panel, capsys):
 
 def test_the_socket_example_runs(panel, capsys):
     exec(SOCKET.replace("/run/loomnet/ocs/k3f9/ocs0", panel), {})
-    assert json.loads(capsys.readouterr().out.replace("'", '"').replace("True", "true"))["ok"][
-        "tuned"] is True
+    assert (
+        json.loads(capsys.readouterr().out.replace("'", '"').replace("True", "true"))["ok"]["tuned"]
+        is True
+    )
 
 
 def test_the_scripted_run(tmp_path):

@@ -37,14 +37,19 @@ def access(noted):
 
 def test_every_command(access, noted):
     assert ask(access, command="config cross-connect add", list="1A..3A-4B..6B") == {
-        "ok": "cross-connect add: 3 succeeded"}
+        "ok": "cross-connect add: 3 succeeded"
+    }
     assert ask(access, command="config cross-connect add", list="9A-4B", mode="safe") == {
-        "error": "Error: port 4B is in another cross-connect"}
+        "error": "Error: port 4B is in another cross-connect"
+    }
     assert ask(access, command="config cross-connect delete", list="2a-5b")["ok"]
     assert [row["id"] for row in ask(access, command="show cross-connect config")["ok"]] == [
-        "1A-4B", "3A-6B"]
-    assert {row["a_side_status"] for row in ask(access, command="show cross-connect status")["ok"]
-            } == {"tuned"}
+        "1A-4B",
+        "3A-6B",
+    ]
+    assert {
+        row["a_side_status"] for row in ask(access, command="show cross-connect status")["ok"]
+    } == {"tuned"}
     assert ask(access, command="show half-circuits")["ok"] == ["1A-4B", "3A-6B"]
     assert ask(access, command="config port label", port="1A", text="rack 3")["ok"]
     assert ask(access, command="config port state", port="2B", state="force_blocked")["ok"]
@@ -59,16 +64,27 @@ def test_every_command(access, noted):
     first = ask(access, command="reconcile", list="7-8,9A-10B")["ok"]
     assert first["added"] == ["7A-8B", "8A-7B", "9A-10B"] and first["tuned"]
     assert ask(access, command="reconcile", list=[[7, 8], "9A-10B"])["ok"] == {
-        "removed": [], "added": [], "generation": first["generation"], "tuned": True}
+        "removed": [],
+        "added": [],
+        "generation": first["generation"],
+        "tuned": True,
+    }
     assert noted == [
-        "config cross-connect add 1A..3A-4B..6B", "config cross-connect delete 2a-5b",
-        "config port label 1A rack 3", "config port state 2B force_blocked",
-        "reconcile 7-8,9A-10B", "reconcile [[7, 8], '9A-10B']"], "what was refused is not there"
+        "config cross-connect add 1A..3A-4B..6B",
+        "config cross-connect delete 2a-5b",
+        "config port label 1A rack 3",
+        "config port state 2B force_blocked",
+        "reconcile 7-8,9A-10B",
+        "reconcile [[7, 8], '9A-10B']",
+    ], "what was refused is not there"
 
 
 BAD = [
-    (b"", "not JSON"), (b"[]", "write {"), (b"{}", '"command" is a text that is missing'),
-    (b'{"command": 5}', "is not a text"), (b'{"command": "show"}', "Invalid command 'show'; near"),
+    (b"", "not JSON"),
+    (b"[]", "write {"),
+    (b"{}", '"command" is a text that is missing'),
+    (b'{"command": 5}', "is not a text"),
+    (b'{"command": "show"}', "Invalid command 'show'; near"),
     (b'{"command": "tables", "x": 1}', "tables has no field 'x'"),
     (b'{"command": "config cross-connect add"}', '"list" is a text that is missing'),
     (b'{"command": "config cross-connect add", "list": "1A-1A"}', "Invalid cross-connect id"),
@@ -81,8 +97,10 @@ BAD = [
     (b'{"command": "reconcile", "list": [[0, 1]]}', "Error: no port 0"),
     (b'{"command": "reconcile", "list": "1-2", "timeout_s": 1e9}', '"timeout_s"=1000000000.0'),
     (b'{"command": "reconcile", "list": "1-2", "timeout_s": NaN}', '"timeout_s"=nan'),
-    (b"[" * 100_000, "nested too deeply"), (b'{"command": "\\ud800"}', "Invalid command"),
-    (b"\xff\xfe", "not JSON"), (b"9" * 10_000, "not JSON"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b'{"command": "\\ud800"}', "Invalid command"),
+    (b"\xff\xfe", "not JSON"),
+    (b"9" * 10_000, "not JSON"),
 ]
 
 
@@ -93,16 +111,31 @@ def test_bad_requests_are_one_line(line, says, access, noted):
     json.dumps(reply).encode()
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-                    lambda each: st.lists(each, max_size=3), max_leaves=5)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda each: st.lists(each, max_size=3),
+    max_leaves=5,
+)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=80) | st.fixed_dictionaries(
-    {"command": st.sampled_from(["reconcile", "config cross-connect add", "config port label",
-                                 "show factory-insertion-loss", "config port state"])},
-    optional={"list": JSON, "mode": JSON, "port": JSON, "text": JSON, "timeout_s": st.just(0)},
-).map(lambda found: json.dumps(found).encode()))
+@given(
+    st.binary(max_size=80)
+    | st.fixed_dictionaries(
+        {
+            "command": st.sampled_from(
+                [
+                    "reconcile",
+                    "config cross-connect add",
+                    "config port label",
+                    "show factory-insertion-loss",
+                    "config port state",
+                ]
+            )
+        },
+        optional={"list": JSON, "mode": JSON, "port": JSON, "text": JSON, "timeout_s": st.just(0)},
+    ).map(lambda found: json.dumps(found).encode())
+)
 def test_any_line_has_an_answer(line):
     reply = answer(Access(StandaloneSwitch(4, "ideal").operate), line, threading.Event())
     assert reply.keys() in ({"ok"}, {"error"})
@@ -149,12 +182,14 @@ def test_lines_that_are_too_long_and_clients_that_are_too_many(path):
 
 # --- requests that another thread carries out -----------------------------------------------------
 
+
 def test_requests_are_carried_out_by_their_owner_alone():
     requests, askers = Requests(), []
 
     def asked():
-        askers.append(requests.operate("ocs0", lambda device, now: (device, now,
-                                                                   threading.get_ident())))
+        askers.append(
+            requests.operate("ocs0", lambda device, now: (device, now, threading.get_ident()))
+        )
 
     threads = [threading.Thread(target=asked) for _ in range(6)]
     for each in threads:
@@ -177,8 +212,10 @@ def test_errors_of_a_request_are_its_askers_alone():
     def no_panel(panel, fn):
         raise UsageError("no panel")
 
-    for fn, operate in ((lambda device, now: 1 // 0, lambda panel, fn: fn(None, 0)),
-                        (lambda device, now: 1, no_panel)):
+    for fn, operate in (
+        (lambda device, now: 1 // 0, lambda panel, fn: fn(None, 0)),
+        (lambda device, now: 1, no_panel),
+    ):
         thread = threading.Thread(target=asked, args=(fn,))
         thread.start()
         while not requests.wait(1):
@@ -242,6 +279,7 @@ def test_no_more_wait_than_there_is_room_for(monkeypatch):
 
 # --- the command ----------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     monkeypatch.setattr(client, "STATE", tmp_path)
@@ -281,20 +319,31 @@ def test_the_command_by_its_grammar(panel, capsys):
         return found.out
 
     assert out("config", "cross-connect", "add", "1A-16B,2A-2B") == (
-        "cross-connect add: 2 succeeded\n")
+        "cross-connect add: 2 succeeded\n"
+    )
     assert out("show", "cross-connect", "config").splitlines() == [
-        "id      a_side  b_side", "1A-16B  1A      16B", "2A-2B   2A      2B"]
+        "id      a_side  b_side",
+        "1A-16B  1A      16B",
+        "2A-2B   2A      2B",
+    ]
     assert out("show", "cross-connect", "status", "--panel", "ocs0").splitlines() == [
         "id      a_side  b_side  a_side_status  b_side_status",
         "1A-16B  1A      16B     tuned          tuned",
-        "2A-2B   2A      2B      tuned          tuned", "one direction alone: 1A-16B"]
+        "2A-2B   2A      2B      tuned          tuned",
+        "one direction alone: 1A-16B",
+    ]
     assert json.loads(out("show", "cross-connect", "config", "--json", "--run", "k3f9"))[1] == {
-        "id": "2A-2B", "a_side": "2A", "b_side": "2B"}
+        "id": "2A-2B",
+        "a_side": "2A",
+        "b_side": "2B",
+    }
     assert out("config", "port", "label", "1A", "x" * 64) == "port label succeeded\n"
     assert f"1A   {'x' * 20}" in out("show", "port", "config")
     assert out("config", "port", "state", "3b", "force_blocked") == "port state succeeded\n"
-    assert "1A   LC              1.1            16B                     tuned" in out(
-        "show", "port", "status").splitlines()
+    assert (
+        "1A   LC              1.1            16B                     tuned"
+        in out("show", "port", "status").splitlines()
+    )
     assert len(out("show", "port-mapping").splitlines()) == 49
     assert "228.85" in out("show", "factory-insertion-loss", "1A-16B")
     assert len(out("show", "factory-insertion-loss").splitlines()) == 577
@@ -310,17 +359,21 @@ def test_what_goes_wrong_is_one_line(panel, state, capsys):
         assert found.out == "" and found.err.count("\n") == 1
         return found.err
 
-    nothing = ("loomnet: ocs: nothing with a panel runs live; start it with "
-               "`loomnet run FILE --clock live`\n")
+    nothing = (
+        "loomnet: ocs: nothing with a panel runs live; start it with "
+        "`loomnet run FILE --clock live`\n"
+    )
     assert err("show", "port", "status") == nothing
     panel("dead", "ocs0", there=False)
     assert err("show", "port", "status") == nothing, "a run that has died is none"
     panel("k3f9", "ocs0")
     assert err("config", "cross-connect", "add", "1A-1A").startswith(
-        "loomnet: Invalid cross-connect id '1A-1A'")
+        "loomnet: Invalid cross-connect id '1A-1A'"
+    )
     assert err("config", "cross-connect", "add", "1A-99B").startswith("loomnet: Error: no port 99")
     assert err("config", "cross-connect", "add", "1A-2B", "sure").startswith(
-        "loomnet: Invalid mode 'sure'")
+        "loomnet: Invalid mode 'sure'"
+    )
     assert 'no panel "ocs1"; nearest: ocs0' in err("show", "port", "status", "--panel", "ocs1")
     no_run = err("show", "port", "status", "--run", "k3f8")
     assert 'no run "k3f8" with a panel; nearest: k3f9' in no_run

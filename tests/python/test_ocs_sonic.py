@@ -44,12 +44,27 @@ def test_names_lists_and_ranges(bench, sonic):
 
 
 MALFORMED = {
-    "": "Invalid", "1A": "Invalid", "A-B": "Invalid", "1A-2A": "Invalid", "1B-2B": "Invalid",
-    "1B-2A": "Invalid", "1-2": "Invalid", "1A-2B,": "Invalid", "1A..3A-4B..5B": "Invalid",
-    "3A..1A-6B..4B": "Invalid", "1A-2B 3A-4B": "Invalid", "1A–2B": "Invalid", "-1A-2B": "Invalid",
-    "١A-2B": "Invalid", "9999999999A-1B": "Invalid", "0A-1B": "Error", "1A-25B": "Error",
-    "20A..25A-1B..6B": "Error", "1A-2B,1A-3B": "Error: port 1A is named twice",
-    "1A-2B,3A-2B": "Error: port 2B is named twice", "1A-2B,1A-2B": "Error: port 1A is named twice",
+    "": "Invalid",
+    "1A": "Invalid",
+    "A-B": "Invalid",
+    "1A-2A": "Invalid",
+    "1B-2B": "Invalid",
+    "1B-2A": "Invalid",
+    "1-2": "Invalid",
+    "1A-2B,": "Invalid",
+    "1A..3A-4B..5B": "Invalid",
+    "3A..1A-6B..4B": "Invalid",
+    "1A-2B 3A-4B": "Invalid",
+    "1A–2B": "Invalid",
+    "-1A-2B": "Invalid",
+    "١A-2B": "Invalid",
+    "9999999999A-1B": "Invalid",
+    "0A-1B": "Error",
+    "1A-25B": "Error",
+    "20A..25A-1B..6B": "Error",
+    "1A-2B,1A-3B": "Error: port 1A is named twice",
+    "1A-2B,3A-2B": "Error: port 2B is named twice",
+    "1A-2B,1A-2B": "Error: port 1A is named twice",
 }
 
 
@@ -105,8 +120,13 @@ def test_e7_update_takes_safe_refuses_and_overwrite_clears(bench, sonic):
 def test_statuses_overrides_and_labels(bench, sonic):
     sonic.add("1A-2B")
     (row,) = sonic.cross_connect_status()
-    assert row == {"id": "1A-2B", "a_side": "1A", "b_side": "2B", "a_side_status": "tuning",
-                   "b_side_status": "tuning"}
+    assert row == {
+        "id": "1A-2B",
+        "a_side": "1A",
+        "b_side": "2B",
+        "a_side_status": "tuning",
+        "b_side_status": "tuning",
+    }
     bench.now = 25 * 10**9
     sonic.state("2b", "force_blocked")
     (row,) = sonic.cross_connect_status()
@@ -121,9 +141,13 @@ def test_statuses_overrides_and_labels(bench, sonic):
     bench.device.set_failed(0, False, True, bench.now)
     (row,) = sonic.cross_connect_status()
     assert (row["a_side_status"], row["b_side_status"]) == ("failed", "blocked")
-    for call in (lambda: sonic.state("2B", "off"), lambda: sonic.state("2C", "normal"),
-                 lambda: sonic.label("25A", "x"), lambda: sonic.label("1A", "a\nb"),
-                 lambda: sonic.label("1A", "a;b")):
+    for call in (
+        lambda: sonic.state("2B", "off"),
+        lambda: sonic.state("2C", "normal"),
+        lambda: sonic.label("25A", "x"),
+        lambda: sonic.label("1A", "a\nb"),
+        lambda: sonic.label("1A", "a;b"),
+    ):
         with pytest.raises(UsageError, match=r"^(Invalid|Error)"):
             call()
 
@@ -165,8 +189,7 @@ def test_tables_and_insertion_losses(sonic):
     assert path == {"physical_path": ["1A", "16B"]}
     assert tables["metadata"]["localhost"] == {"type": "SonicOCS", "switch_type": "ocs"}
     losses = sonic.factory_insertion_loss()
-    assert len(losses) == 24 * 24 and all(1.58 <= float(each["loss_dB"]) <= 1.85
-                                          for each in losses)
+    assert len(losses) == 24 * 24 and all(1.58 <= float(each["loss_dB"]) <= 1.85 for each in losses)
     assert len(sonic.factory_insertion_loss("1A-2B,3A-4B")) == 2
 
 
@@ -178,8 +201,9 @@ def test_p3_from_light_to_carrier():
         device.take_events()
         device.change([], [(0, 1), (1, 0)] if n % 2 else [(0, 0), (1, 1)], "overwrite", now)
         device.advance(now + step - 1)
-        seen = {(kind, value): at for kind, at, port, _, value, _ in device.take_events()
-                if port == 0}
+        seen = {
+            (kind, value): at for kind, at, port, _, value, _ in device.take_events() if port == 0
+        }
         waits.append((seen["carrier", "up"] - seen["status", "tuned"]) * 1e-12)
     assert sum(waits) / 2000 == pytest.approx(5.67, rel=0.02)
     assert sorted(waits)[1979] == pytest.approx(6.33, rel=0.05)

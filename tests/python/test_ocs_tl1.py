@@ -18,9 +18,11 @@ from loomnet.ocs.tl1 import Session
 from loomnet.ocs.tl1_commands import VERBS, State
 from loomnet.ocs.tl1_syntax import MOST_COMMAND
 
-ANSWER = re.compile(rb"\r\n\n   \S+ \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\nM  \S+ "
-                    rb"(COMPLD\r\n(   \"[^\"\r\n]*\"\r\n)*|DENY\r\n   [A-Z]{4}\r\n   /\* "
-                    rb"[ -~]*? \*/\r\n);")
+ANSWER = re.compile(
+    rb"\r\n\n   \S+ \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\nM  \S+ "
+    rb"(COMPLD\r\n(   \"[^\"\r\n]*\"\r\n)*|DENY\r\n   [A-Z]{4}\r\n   /\* "
+    rb"[ -~]*? \*/\r\n);"
+)
 LOGIN = "ACT-USER::admin:1::root;"
 
 
@@ -56,12 +58,16 @@ def server(switch):
 def test_the_very_bytes_of_an_answer(server):
     client = Client(server)
     client(LOGIN)
-    assert re.fullmatch(rb"\r\n\n   ocs0 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\nM  7 COMPLD\r\n;",
-                        client("ENT-PATCH::11&12,60&59:7:;"))
+    assert re.fullmatch(
+        rb"\r\n\n   ocs0 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\nM  7 COMPLD\r\n;",
+        client("ENT-PATCH::11&12,60&59:7:;"),
+    )
     assert client("RTRV-PATCH:::c8:;").endswith(
-        b'\r\nM  c8 COMPLD\r\n   "11,60"\r\n   "12,59"\r\n;')
+        b'\r\nM  c8 COMPLD\r\n   "11,60"\r\n   "12,59"\r\n;'
+    )
     assert client("ENT-PATCH:::9:;").endswith(
-        b"\r\nM  9 DENY\r\n   IIAC\r\n   /* Empty parameters */\r\n;")
+        b"\r\nM  9 DENY\r\n   IIAC\r\n   /* Empty parameters */\r\n;"
+    )
     # Two at once, and a line end between, as a terminal sends them.
     client.link.sendall(b"RTRV-HDR:::1:;\r\nRTRV-HDR:::2:;")
     both = b""
@@ -91,8 +97,9 @@ def test_a_patch_that_another_client_has_taken_is_not_completed():
         first.link.sendall(b"ENT-PATCH::1,9:1:;")
         time.sleep(0.01)
         assert b"M  2 COMPLD" in second("ENT-PATCH::1,10:2:;")
-        assert first.answer().endswith(b"M  1 DENY\r\n   SSTP\r\n   /* Another request has taken "
-                                       b"a port of the patch */\r\n;")
+        assert first.answer().endswith(
+            b"M  1 DENY\r\n   SSTP\r\n   /* Another request has taken a port of the patch */\r\n;"
+        )
         # The same patch twice is there for both.
         first.link.sendall(b"ENT-PATCH::2,11:3:;")
         assert b"M  4 COMPLD" in second("ENT-PATCH::2,11:4:;")
@@ -103,7 +110,8 @@ def test_a_semicolon_in_quotes_ends_no_command(server):
     client = Client(server)
     client(LOGIN)
     assert b"M  7 DENY\r\n   IDNV\r\n   /* Invalid value a;b */" in client(
-        'ED-PORT-LABEL::1:7:::LABEL="a;b";')
+        'ED-PORT-LABEL::1:7:::LABEL="a;b";'
+    )
     assert b"M  8 COMPLD" in client("RTRV-HDR:::8:;")
     # A quote that is not closed ends with its line.
     client.link.sendall(b'RTRV-HDR:::"9;\r\nRTRV-HDR:::10:;RTRV-HDR:::11:;')
@@ -143,15 +151,21 @@ def test_a_script_shuts_and_opens_a_port(server, switch):
 def test_requests_are_noted_and_share_settings():
     notes, panel = [], Settings(name="ocs7")
     switch = StandaloneSwitch(8, "ideal")
-    with Tl1Server(switch.operate, panel, address=("127.0.0.1", 0),
-                   note=lambda at, text: notes.append((at, text))) as server:
+    with Tl1Server(
+        switch.operate,
+        panel,
+        address=("127.0.0.1", 0),
+        note=lambda at, text: notes.append((at, text)),
+    ) as server:
         client = Client(server)
         assert b"   ocs7 " in client(LOGIN)
         client("ED-PORT-LABEL::2:5:::LABEL=rack;")
         client("ENT-PATCH::1,10:6:;")
         client("ENT-PATCH::1,99:7:;"), client("RTRV-PATCH:::8:;")
-    assert [text for _, text in notes] == ["tl1 ED-PORT-LABEL::2:5:::LABEL=rack",
-                                           "tl1 ENT-PATCH::1,10:6:"]
+    assert [text for _, text in notes] == [
+        "tl1 ED-PORT-LABEL::2:5:::LABEL=rack",
+        "tl1 ENT-PATCH::1,10:6:",
+    ]
     assert 0 < notes[0][0] < notes[1][0]
     sonic = Sonic(switch.operate, panel)
     assert next(row for row in sonic.port_config() if row["id"] == "2A")["label"] == "rack"
@@ -221,7 +235,8 @@ def test_many_at_once_get_their_own_answers(server):
         client(LOGIN)
         for index in range(20):
             if f"M  c{number}.{index} COMPLD".encode() not in client(
-                    f"ENT-PATCH::{number},{48 + number}:c{number}.{index}:;"):
+                f"ENT-PATCH::{number},{48 + number}:c{number}.{index}:;"
+            ):
                 wrong.append((number, index))
 
     threads = [threading.Thread(target=talk, args=(number,)) for number in range(1, 7)]
@@ -235,18 +250,57 @@ def test_many_at_once_get_their_own_answers(server):
 # --- any text at all ------------------------------------------------------------------------------
 
 PARTS = st.one_of(
-    st.sampled_from(["", "1", "49", "1,49", "1&2,49&50", "1&&4", "ALL", "all", "x", "&", "&&", ",",
-                     "1&&", "&&1", "1&&3&&5", "97", "0", "1&1", '"', '"a"', "MODE=", "=", "MODE=A",
-                     "LEVEL=1", "REFS=1&2", "PARAMETER=SIZE", "LABEL=a", "admin", "BOOT", "*/",
-                     "20,20,20", "ADMIN=5", "WAVE=1310", "MODE=RELATIVE,LEVEL=2,REFS=49", "١"]),
-    st.text(max_size=12))
+    st.sampled_from(
+        [
+            "",
+            "1",
+            "49",
+            "1,49",
+            "1&2,49&50",
+            "1&&4",
+            "ALL",
+            "all",
+            "x",
+            "&",
+            "&&",
+            ",",
+            "1&&",
+            "&&1",
+            "1&&3&&5",
+            "97",
+            "0",
+            "1&1",
+            '"',
+            '"a"',
+            "MODE=",
+            "=",
+            "MODE=A",
+            "LEVEL=1",
+            "REFS=1&2",
+            "PARAMETER=SIZE",
+            "LABEL=a",
+            "admin",
+            "BOOT",
+            "*/",
+            "20,20,20",
+            "ADMIN=5",
+            "WAVE=1310",
+            "MODE=RELATIVE,LEVEL=2,REFS=49",
+            "١",
+        ]
+    ),
+    st.text(max_size=12),
+)
 COMMANDS = st.one_of(
     st.text(max_size=60),
     st.lists(PARTS, max_size=9).map(":".join),
-    st.tuples(st.sampled_from(sorted([*VERBS, "ACT-USER", "CANC-USER"])),
-              st.lists(PARTS, max_size=7)).map(lambda found: ":".join([found[0], *found[1]])),
+    st.tuples(
+        st.sampled_from(sorted([*VERBS, "ACT-USER", "CANC-USER"])), st.lists(PARTS, max_size=7)
+    ).map(lambda found: ":".join([found[0], *found[1]])),
     st.tuples(st.sampled_from(sorted(VERBS)), PARTS, PARTS, PARTS).map(
-        lambda found: f"{found[0]}::{found[1]}:1::{found[2]}:{found[3]}"))
+        lambda found: f"{found[0]}::{found[1]}:1::{found[2]}:{found[3]}"
+    ),
+)
 
 
 @settings(max_examples=400, deadline=None)

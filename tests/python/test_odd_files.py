@@ -70,17 +70,24 @@ def test_new_and_examples_on_a_full_disk_leave_no_folder(here, monkeypatch, caps
             raise ln.UsageError(f"cannot write {name}: No space left on device")
         written.append(name)
         (self.path / name).write_bytes(data)
+
     monkeypatch.setattr(Folder, "write", fails_later)
     assert "No space left on device" in said(capsys, *words)
     assert len(written) == 2 and os.listdir(here) == []
 
 
 # --- names ----------------------------------------------------------------------------------------
-NAMES = {"numpy": "numpy.py would hide the Python module numpy", "json": "would hide the Python m",
-         "loomnet": "would hide the Python module loomnet", "ln": "Loomnet in the scenario's file",
-         "": "it is empty; write --switch heavy", "class": "it is a keyword of Python",
-         "print": "a name of Python's own", "x" * 32: "it has 32 characters, 31 at most",
-         "Heavy": "a lower-case letter, then"}
+NAMES = {
+    "numpy": "numpy.py would hide the Python module numpy",
+    "json": "would hide the Python m",
+    "loomnet": "would hide the Python module loomnet",
+    "ln": "Loomnet in the scenario's file",
+    "": "it is empty; write --switch heavy",
+    "class": "it is a keyword of Python",
+    "print": "a name of Python's own",
+    "x" * 32: "it has 32 characters, 31 at most",
+    "Heavy": "a lower-case letter, then",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,8 +122,13 @@ def test_a_run_of_a_file_of_another_ending_is_replayed(here, capsys, name):
 def test_a_file_that_hides_pythons_own_is_named(here):
     (here / "tiny.py").write_text(SCENARIO)
     (here / "json.py").write_text("x = 1\n")
-    done = subprocess.run([sys.executable, "-m", "loomnet", "run", "tiny.py"], cwd=here,
-                          capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet", "run", "tiny.py"],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert f"{here / 'json.py'} hides Python's module json" in done.stderr
     # Where Python looks into its library first, as under the command, the file hides nothing.
@@ -142,8 +154,11 @@ def test_a_byte_order_mark_is_no_part_of_the_program(here):
 def test_a_header_beside_it_is_said_to_be_out_of_reach(here):
     (here / "mine.h").write_text("")
     (here / "heavy.c").write_bytes(b'#include "mine.h"\n' + HEAVY)
-    with pytest.raises(ln.UsageError, match=r"mine\.h.*; a switch program is one file, .*: put "
-                                            r"what it needs of mine\.h into it"):
+    with pytest.raises(
+        ln.UsageError,
+        match=r"mine\.h.*; a switch program is one file, .*: put "
+        r"what it needs of mine\.h into it",
+    ):
         program()
 
 

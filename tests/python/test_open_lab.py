@@ -10,8 +10,9 @@ from loomnet.base.errors import PrivilegeError, UnavailableError
 
 
 def fabric():
-    return ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                            delay="1 us")
+    return ln.clos.two_tier(
+        planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
 
 
 def took(result):
@@ -46,34 +47,39 @@ def test_directions_and_globs():
     with ln.lab(fabric()) as lab:
         lab.down("p1.leaf0->p1.spine1")
         lab.down("h3--p[23].*")
-        assert sorted(lab.links_down) == ["h3--p2.leaf1", "h3--p3.leaf1",
-                                            "p1.leaf0--p1.spine1"]
+        assert sorted(lab.links_down) == ["h3--p2.leaf1", "h3--p3.leaf1", "p1.leaf0--p1.spine1"]
         lab.restore("p1.leaf0->p1.spine1")
         lab.restore("h3->p2.leaf1")
         assert sorted(lab.links_down) == ["h3--p3.leaf1"]
         assert lab.address("h3") == "fd00::3"
 
 
-@pytest.mark.parametrize(("act", "message"), [
-    (lambda lab: lab.exec("h0", "true"), 'exec: the virtual clock has no kernel.*clock="live"'),
-    (lambda lab: lab.popen("h0", "true"), "popen: the virtual clock has no kernel"),
-    (lambda lab: lab.counters(), r"counters: .*result\.data\.totals"),
-    (lambda lab: lab.down("h0--p9.leaf0"), 'no link "h0--p9.leaf0"; nearest: h0--p0.leaf0'),
-    (lambda lab: lab.address("h9"), 'no host "h9"; nearest: h0'),
-    (lambda lab: lab.open(), "it is open already"),
-])
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda lab: lab.exec("h0", "true"), 'exec: the virtual clock has no kernel.*clock="live"'),
+        (lambda lab: lab.popen("h0", "true"), "popen: the virtual clock has no kernel"),
+        (lambda lab: lab.counters(), r"counters: .*result\.data\.totals"),
+        (lambda lab: lab.down("h0--p9.leaf0"), 'no link "h0--p9.leaf0"; nearest: h0--p0.leaf0'),
+        (lambda lab: lab.address("h9"), 'no host "h9"; nearest: h0'),
+        (lambda lab: lab.open(), "it is open already"),
+    ],
+)
 def test_refused_in_one_line(act, message):
     with ln.lab(fabric()) as lab, pytest.raises(ln.UsageError, match=message):
         act(lab)
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: ln.lab("fabric"), "is not a fabric"),
-    (lambda: ln.lab(fabric(), clock="sundial"), 'clock "sundial" is not one of virtual, live'),
-    (lambda: ln.lab(fabric(), dilation=0.5), "dilation 0.5 must be 1 or more"),
-    (lambda: ln.lab(fabric(), dilation="2"), "dilation '2' must be 1 or more"),
-    (lambda: ln.lab(fabric(), reroute_delay=1), "lab: reroute_delay: 1 has no unit"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ln.lab("fabric"), "is not a fabric"),
+        (lambda: ln.lab(fabric(), clock="sundial"), 'clock "sundial" is not one of virtual, live'),
+        (lambda: ln.lab(fabric(), dilation=0.5), "dilation 0.5 must be 1 or more"),
+        (lambda: ln.lab(fabric(), dilation="2"), "dilation '2' must be 1 or more"),
+        (lambda: ln.lab(fabric(), reroute_delay=1), "lab: reroute_delay: 1 has no unit"),
+    ],
+)
 def test_refused_on_construction(make, message):
     with pytest.raises(ln.UsageError, match=message):
         make()
@@ -82,7 +88,9 @@ def test_refused_on_construction(make, message):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may")
 def test_a_live_lab_without_root_says_how(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with (pytest.raises((PrivilegeError, UnavailableError), match="needs"),
-          ln.lab(fabric(), clock="live")):
+    with (
+        pytest.raises((PrivilegeError, UnavailableError), match="needs"),
+        ln.lab(fabric(), clock="live"),
+    ):
         pass
     assert list(tmp_path.iterdir()) == []

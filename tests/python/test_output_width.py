@@ -22,13 +22,24 @@ from loomnet.running.request import Progress
 
 
 def fabric(**changes):
-    return ln.clos.two_tier(**{"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2,
-                               "rate": "100 Gb/s", "delay": "1 us", **changes})
+    return ln.clos.two_tier(
+        **{
+            "planes": 2,
+            "leaves": 2,
+            "spines": 2,
+            "hosts_per_leaf": 2,
+            "rate": "100 Gb/s",
+            "delay": "1 us",
+            **changes,
+        }
+    )
 
 
 def faults(*names):
-    return [ln.down("h0--p0.leaf0", at=ln.step(8 + 20 * i), duration=ln.iterations(8), phase=name)
-            for i, name in enumerate(names)]
+    return [
+        ln.down("h0--p0.leaf0", at=ln.step(8 + 20 * i), duration=ln.iterations(8), phase=name)
+        for i, name in enumerate(names)
+    ]
 
 
 @ln.scenario
@@ -43,8 +54,10 @@ def six_phases(lab: ln.Lab):
 @ln.scenario
 def several(lab: ln.Lab):
     """Two jobs, of which one has no faults of its own."""
-    jobs = [ln.AllReduce("256 kB", 30, name="a_training_job", hosts=["h0", "h1"]),
-            ln.Flows(sizes=["64 kB"], count=20, name="background", hosts=["h2", "h3"])]
+    jobs = [
+        ln.AllReduce("256 kB", 30, name="a_training_job", hosts=["h0", "h1"]),
+        ln.Flows(sizes=["64 kB"], count=20, name="background", hosts=["h2", "h3"]),
+    ]
     lab.run(fabric(), jobs, faults("a_fault_with_a_rather_long_name"))
     lab.metric("a_number_of_ones_own_with_a_long_name_s", 3.4314159e-5, unit="s")
 
@@ -97,7 +110,7 @@ def test_tables_have_no_empty_column_and_no_number_in_e_notation(tmp_path, scena
         rule = next(i for i, line in enumerate(lines) if set(line.strip()) == {"─"})
         ends = {match.end() for line in lines[:rule] for match in re.finditer(r"\S+", line)}
         for end in ends:
-            column = [line[max(end - 6, 0):end].strip() for line in lines[rule + 1:]]
+            column = [line[max(end - 6, 0) : end].strip() for line in lines[rule + 1 :]]
             assert any(column), (end, table)
         assert not re.search(r"\de-\d", table)
 
@@ -131,8 +144,16 @@ def test_folders_of_a_run_are_one_item_each_and_many_are_summed(tmp_path):
 
 
 def test_the_progress_line_fits_and_keeps_share_and_time_left():
-    at = Progress(ln.Time("12.34 s"), step=41, total=60, loss=0.8123, iteration=ln.Time("420 ms"),
-                  phase="nic_link_down", paths_good=31, paths_total=32)
+    at = Progress(
+        ln.Time("12.34 s"),
+        step=41,
+        total=60,
+        loss=0.8123,
+        iteration=ln.Time("420 ms"),
+        phase="nic_link_down",
+        paths_good=31,
+        paths_total=32,
+    )
     whole = progress_text("a_long_label", at, left_s=6)
     assert all(part in whole for part in ("loss 0.81", "iteration 420 ms", "paths 31/32"))
     for width in (78, 60, 40):
@@ -144,8 +165,11 @@ def test_the_progress_line_fits_and_keeps_share_and_time_left():
     assert progress_text("x", good) == "x  1 s  step 1", "paths are told where one is lost"
 
 
-@pytest.mark.parametrize("job", [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"),
-                                 ln.Permutation("20 MB", 3)], ids=lambda each: each.kind)
+@pytest.mark.parametrize(
+    "job",
+    [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"), ln.Permutation("20 MB", 3)],
+    ids=lambda each: each.kind,
+)
 def test_a_run_tells_its_share_as_it_goes(tmp_path, monkeypatch, job):
     monkeypatch.setattr("loomnet.running.run_loop.PROGRESS_S", 0.0)
     monkeypatch.setattr("loomnet.running.virtual_clock.MOST_EVENTS", 20_000)
@@ -160,8 +184,9 @@ def test_the_progress_line_passes_on_what_is_waited_for(tmp_path):
     from loomnet.faults.timetable import Timetable
 
     counters = {"paths_good": 0, "paths_total": 0}
-    at = Progress.of(0, [], cast(Timetable, SimpleNamespace(windows=[])), counters, waits="a store",
-                     share=0.5)
+    at = Progress.of(
+        0, [], cast(Timetable, SimpleNamespace(windows=[])), counters, waits="a store", share=0.5
+    )
     assert at.waits == "a store" and at.share == 0.5
     assert "waiting for a store" in progress_text("x", at, silent_s=9)
 

@@ -23,9 +23,14 @@ def uses_helper(lab: ln.Lab, n: int = 1):
     r = lab.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.SendRecv(SIZE, RANKS))
     lab.metric("late", late.VALUE)
 '''
-FILES = {"sc.py": SCENARIO, "helper.py": "SIZE = '8 kB'\n", "late.py": "VALUE = 1\n",
-         "pack/__init__.py": "", "pack/inner.py": "from .number import RANKS\n",
-         "pack/number.py": "RANKS = 2\n"}
+FILES = {
+    "sc.py": SCENARIO,
+    "helper.py": "SIZE = '8 kB'\n",
+    "late.py": "VALUE = 1\n",
+    "pack/__init__.py": "",
+    "pack/inner.py": "from .number import RANKS\n",
+    "pack/number.py": "RANKS = 2\n",
+}
 
 
 def put(folder, **changed):
@@ -57,15 +62,39 @@ def test_commands_find_them(here, capsys):
     assert main(["describe", "far/sc.py"]) == 0
     (here / "fab.py").write_text(
         "import loomnet as ln\ndef fabric():\n    from late import VALUE\n"
-        "    return ln.star(hosts=2, rate='10 Gb/s', delay='1 us')\n")
-    assert main(["bench", "sendrecv", "-b", "8", "-e", "8", "--ranks", "2", "--planes", "1",
-                 "--fabric", "far/fab.py"]) == 0
+        "    return ln.star(hosts=2, rate='10 Gb/s', delay='1 us')\n"
+    )
+    assert (
+        main(
+            [
+                "bench",
+                "sendrecv",
+                "-b",
+                "8",
+                "-e",
+                "8",
+                "--ranks",
+                "2",
+                "--planes",
+                "1",
+                "--fabric",
+                "far/fab.py",
+            ]
+        )
+        == 0
+    )
 
 
 def test_a_replay_plays_the_runs_own_copies(here, capsys):
     assert main(["run", "far/sc.py"]) == 0
-    put(here, **{"helper.py": "SIZE = '9 kB'\n", "late.py": "VALUE = 2\n",
-                 "pack/number.py": "RANKS = 3\n"})
+    put(
+        here,
+        **{
+            "helper.py": "SIZE = '9 kB'\n",
+            "late.py": "VALUE = 2\n",
+            "pack/number.py": "RANKS = 3\n",
+        },
+    )
     (run,) = (here.parent / "runs").iterdir()
     capsys.readouterr()
     assert main(["replay", str(run)]) == 0, capsys.readouterr().out
@@ -79,7 +108,8 @@ def test_a_run_keeps_what_it_ran_when_files_are_edited_meanwhile(here, capsys):
     running = SCENARIO + (
         "    from pathlib import Path\n    for name in ('sc.py', 'helper.py'):\n"
         "        file = Path(__file__).with_name(name)\n"
-        "        file.write_text('SIZE = 0  # edited during the run\\n')\n")
+        "        file.write_text('SIZE = 0  # edited during the run\\n')\n"
+    )
     (here / "sc.py").write_text(running)
     assert main(["run", "far/sc.py"]) == 0
     (run,) = (here.parent / "runs").iterdir()
@@ -92,9 +122,12 @@ def test_a_run_keeps_what_it_ran_when_files_are_edited_meanwhile(here, capsys):
 
 
 def test_a_replay_names_an_input_that_has_changed(here, capsys):
-    (here / "sc.py").write_text(SCENARIO.replace(
-        "import late\n", "import late\n    from pathlib import Path\n"
-        "    SIZE = Path('size').read_text()\n"))
+    (here / "sc.py").write_text(
+        SCENARIO.replace(
+            "import late\n",
+            "import late\n    from pathlib import Path\n    SIZE = Path('size').read_text()\n",
+        )
+    )
     (here.parent / "size").write_text("8 kB")
     assert main(["run", "far/sc.py"]) == 0
     (run,) = (here.parent / "runs").iterdir()
@@ -130,7 +163,8 @@ def test_a_scenario_inside_another_has_its_own(here, tmp_path):
         "import loomnet as ln\nimport late\n@ln.scenario\ndef outer(lab: ln.Lab):\n"
         "    lab.metric('inner', lab.run_file('../far/sc.py')['late'])\n"
         "    import late as again\n"
-        "    lab.metric('outer', again.VALUE)\n    assert again is late\n")
+        "    lab.metric('outer', again.VALUE)\n    assert again is late\n"
+    )
     report = ln.load("near/outer.py").run()
     assert (report["inner"], report["outer"]) == (1, 5)
 
@@ -148,10 +182,18 @@ def test_the_programs_own_modules_of_the_same_names_stay(here, monkeypatch):
 
 
 def test_names_of_pythons_library_and_of_packages_without_modules_are_not_taken(here):
-    put(here, **{"json.py": "raise RuntimeError('not the library')\n",
-                 "networkx/notes.txt": "no package\n"})
-    (here / "sc.py").write_text(SCENARIO.replace(
-        "import late\n", "import late, json, networkx\n    json.dumps(1), networkx.Graph()\n"))
+    put(
+        here,
+        **{
+            "json.py": "raise RuntimeError('not the library')\n",
+            "networkx/notes.txt": "no package\n",
+        },
+    )
+    (here / "sc.py").write_text(
+        SCENARIO.replace(
+            "import late\n", "import late, json, networkx\n    json.dumps(1), networkx.Graph()\n"
+        )
+    )
     assert ln.load("far/sc.py").run()["late"] == 1
 
 
@@ -163,8 +205,12 @@ def test_an_error_in_a_module_names_its_line(here, capsys):
 
 
 def test_a_fresh_process_runs_it_from_anywhere(here):
-    done = subprocess.run([sys.executable, "-P", "-m", "loomnet", "run", "far/sc.py"],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "loomnet", "run", "far/sc.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

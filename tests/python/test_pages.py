@@ -15,30 +15,44 @@ import loomnet as ln
 from loomnet.cli.commands import app
 
 # Scenarios that take longer than a minute, or that tests of their own run whole.
-SLOW = re.compile(r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony)/|"
-                  r"mfabric/(headline|decisive|failures|shares|modes|limits|scale|all|moe_ddp|"
-                  r"constants|fluid_times|control|panel|worthwhile|moe_gates)")
+SLOW = re.compile(
+    r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony)/|"
+    r"mfabric/(headline|decisive|failures|shares|modes|limits|scale|all|moe_ddp|"
+    r"constants|fluid_times|control|panel|worthwhile|moe_gates)"
+)
 # Commands that a page's own test runs, in the surroundings that they need.
-ELSEWHERE = {r"loomnet cost ": "test_cost_command.py", r"loomnet ocs ": "test_ocs_doc.py",
-             r"--switch|heavy\.py": "test_switch_programs_doc.py"}
+ELSEWHERE = {
+    r"loomnet cost ": "test_cost_command.py",
+    r"loomnet ocs ": "test_ocs_doc.py",
+    r"--switch|heavy\.py": "test_switch_programs_doc.py",
+}
 # Pages whose code their own tests run.
 OWN_TESTS = {
-    "docs/course-answers.md": "test_courses.py", "docs/for-a-class.md": "test_courses.py",
-    "docs/fluid.md": "test_fluid.py", "docs/foreign-files.md": "test_foreign_files.py",
+    "docs/course-answers.md": "test_courses.py",
+    "docs/for-a-class.md": "test_courses.py",
+    "docs/fluid.md": "test_fluid.py",
+    "docs/foreign-files.md": "test_foreign_files.py",
     "docs/ina-jobs.md": "test_ina_jobs_docs.py",
-    "docs/ina.md": "test_ina_scenarios.py", "docs/model-jobs.md": "test_model_jobs_doc.py",
-    "docs/ocs.md": "test_ocs_doc.py", "docs/panels.md": "test_panels_doc.py",
+    "docs/ina.md": "test_ina_scenarios.py",
+    "docs/model-jobs.md": "test_model_jobs_doc.py",
+    "docs/ocs.md": "test_ocs_doc.py",
+    "docs/panels.md": "test_panels_doc.py",
     "docs/pictures.md": "test_pictures_doc.py",
     "docs/plugins.md": "test_plugins_doc.py",
     "docs/ranks-on-a-host.md": "test_host_ranks_docs.py",
     "docs/roce-hosts.md": "test_roce_hosts_doc.py",
     "docs/switch-programs.md": "test_switch_programs_doc.py",
-    "docs/your-script.md": "test_your_pages.py", "docs/your-network.md": "test_your_pages.py",
-    "docs/several-jobs.md": "test_several_jobs_docs.py", "README.md": "test_readme.py",
+    "docs/your-script.md": "test_your_pages.py",
+    "docs/your-network.md": "test_your_pages.py",
+    "docs/several-jobs.md": "test_several_jobs_docs.py",
+    "README.md": "test_readme.py",
 }
-COMMANDS = [command for command in pages.all_commands()
-            if not pages.is_live(command)
-            and not any(re.search(elsewhere, command) for elsewhere in ELSEWHERE)]
+COMMANDS = [
+    command
+    for command in pages.all_commands()
+    if not pages.is_live(command)
+    and not any(re.search(elsewhere, command) for elsewhere in ELSEWHERE)
+]
 FAST = [command for command in COMMANDS if not SLOW.search(command)]
 LONG = [command for command in COMMANDS if SLOW.search(command)]
 
@@ -71,7 +85,9 @@ def test_no_command_is_left_out():
 def test_commands_that_need_root_say_so():
     for command, page in pages.all_commands().items():
         assert command.startswith("sudo .venv/bin/loomnet") == pages.is_live(command), (
-            page, command)
+            page,
+            command,
+        )
 
 
 @pytest.mark.parametrize("command", FAST)
@@ -146,8 +162,10 @@ def test_each_page_with_code_is_tested():
         if not pages.python_blocks(page):
             continue
         if page in OWN_TESTS:
-            assert page.rpartition("/")[2] in (
-                pages.ROOT / "tests/python" / OWN_TESTS[page]).read_text(), page
+            assert (
+                page.rpartition("/")[2]
+                in (pages.ROOT / "tests/python" / OWN_TESTS[page]).read_text()
+            ), page
         else:
             assert f'python_blocks("{page}")' in here, page
 
@@ -196,9 +214,11 @@ def test_the_jobs_of_pytorch(clone, tmp_path):
     assert isinstance(names["job"], ln.TorchJob) and names["job"].compute is not None
     pytest.importorskip("torch")
     (tmp_path / "benchmark.py").write_text(benchmark)
-    r = ln.run(ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
-               ln.TorchJob(tmp_path / "benchmark.py", ranks=2, compute="1 ms"),
-               directory=tmp_path / "benchmark")
+    r = ln.run(
+        ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
+        ln.TorchJob(tmp_path / "benchmark.py", ranks=2, compute="1 ms"),
+        directory=tmp_path / "benchmark",
+    )
     assert r["errors"] == 0 and r["before.iteration_s"] == pytest.approx(1.085e-3, rel=0.02)
     log = (tmp_path / "benchmark" / "ranks" / "0.log").read_text()
     assert log.count("all_reduce of 1 MB took 0.00009") == 10
@@ -228,8 +248,22 @@ def test_the_tests_of_the_pytest_page(clone):
     (code,) = pages.python_blocks("docs/pytest.md")
     (clone / "test_of_the_page.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_of_the_page.py",
-         "-k", "not live"], cwd=clone, capture_output=True, text=True, timeout=280)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "test_of_the_page.py",
+            "-k",
+            "not live",
+        ],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout
 
 
@@ -244,28 +278,36 @@ def test_what_attributes_shows(clone, tmp_path):
         "import torch, torch.distributed as dist",
         "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks",
         "from torch.nn.parallel import DistributedDataParallel",
-        "dist.init_process_group('gloo')", "gradient = torch.ones(1000)", context,
+        "dist.init_process_group('gloo')",
+        "gradient = torch.ones(1000)",
+        context,
         "assert seen.expected == seen.delivered > 0 and bool(kept.all())",
         *[line for line in hooks.splitlines() if line and line not in lines],
     ]
     for line in lines:
-        body += ["ddp = DistributedDataParallel(torch.nn.Linear(8, 8))", line,
-                 "ddp(torch.ones(2, 8)).sum().backward()"]
+        body += [
+            "ddp = DistributedDataParallel(torch.nn.Linear(8, 8))",
+            line,
+            "ddp(torch.ones(2, 8)).sum().backward()",
+        ]
     body += ["print('hooks ran')", "dist.destroy_process_group()"]
     saved(clone, "says_more", "\n".join(body))
-    code = ("import loomnet as ln\n\n@ln.scenario\ndef stated(lab: ln.Lab):\n"
-            "    fabric = ln.star(hosts=2, rate='100 Gb/s', delay='1 us')\n"
-            "    lab.run(fabric, ln.TorchJob('says_more.py', ranks=2, compute='1 ms'))\n")
+    code = (
+        "import loomnet as ln\n\n@ln.scenario\ndef stated(lab: ln.Lab):\n"
+        "    fabric = ln.star(hosts=2, rate='100 Gb/s', delay='1 us')\n"
+        "    lab.run(fabric, ln.TorchJob('says_more.py', ranks=2, compute='1 ms'))\n"
+    )
     report = ln.load(saved(clone, "stated", code)).run(directory=tmp_path)
     (result,) = report.results.values()
     assert report["errors"] == 0, result.rank_log(0)
     assert "hooks ran" in result.rank_log(0)
 
-
     inside = "\n".join(f"    {line}" for line in steps.splitlines())
-    code = ("import loomnet as ln\n\n@ln.scenario\ndef rings(lab: ln.Lab):\n"
-            f"    fabric = ln.star(hosts=4, rate='100 Gb/s', delay='1 us')\n{inside}\n"
-            "    assert len(r.ring_steps.channels) == 2\n")
+    code = (
+        "import loomnet as ln\n\n@ln.scenario\ndef rings(lab: ln.Lab):\n"
+        f"    fabric = ln.star(hosts=4, rate='100 Gb/s', delay='1 us')\n{inside}\n"
+        "    assert len(r.ring_steps.channels) == 2\n"
+    )
     assert ln.load(saved(clone, "rings", code)).run(directory=tmp_path / "rings")["errors"] == 0
     exec(liars, {"ln": ln})
 
@@ -300,8 +342,11 @@ def test_code_of_live_is_python():
 
 # --- the gallery --------------------------------------------------------------------------------
 def test_every_scenario_is_in_the_gallery():
-    there = {str(path.relative_to(pages.ROOT)) for path in (pages.ROOT / "scenarios").rglob("*.py")
-             if "@ln.scenario" in path.read_text()}
+    there = {
+        str(path.relative_to(pages.ROOT))
+        for path in (pages.ROOT / "scenarios").rglob("*.py")
+        if "@ln.scenario" in path.read_text()
+    }
     shown = set(re.findall(r"loomnet run (scenarios/\S+\.py)", pages.PAGES["docs/gallery.md"]))
     assert there - shown == set(), "without a place in docs/gallery.md"
     assert shown <= there
@@ -309,8 +354,9 @@ def test_every_scenario_is_in_the_gallery():
 
 def test_pictures_are_small_and_each_is_shown():
     folder = pages.ROOT / "docs" / "pictures"
-    shown = {name for text in pages.PAGES.values()
-             for name in re.findall(r"pictures/(\w+\.png)", text)}
+    shown = {
+        name for text in pages.PAGES.values() for name in re.findall(r"pictures/(\w+\.png)", text)
+    }
     there = {path.name for path in folder.glob("*.png")}
     assert there == shown
     for path in folder.glob("*.png"):

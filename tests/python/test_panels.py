@@ -1,7 +1,6 @@
 """Panels on the virtual clock: hosts that circuits join, and circuits that a controller
 changes."""
 
-
 import networkx
 import pytest
 
@@ -51,8 +50,9 @@ def star(circuits=(("h0", "h1"), ("h2", "h3")), links=1, hosts=4):
 
 def beside_planes(circuits, planes=1):
     """Hosts with a port in each plane and one at a panel."""
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
     fabric.add_panel("ocs0")
     for host in range(4):
         fabric.add_link("ocs0", f"h{host}", rate="100 Gb/s", delay="1 us")
@@ -66,16 +66,27 @@ def ring(hosts=4):
 
 
 def go(fabric, job, directory, **options):
-    result = ln.run(fabric, job, options.pop("faults", ()), seed=options.pop("seed", 1),
-                    directory=directory, **options)
+    result = ln.run(
+        fabric,
+        job,
+        options.pop("faults", ()),
+        seed=options.pop("seed", 1),
+        directory=directory,
+        **options,
+    )
     assert result.data.ended == "finished", result.data.reason
     assert result.data.fidelity.unexplained == 0
     return result
 
 
 def flows(pairs, size, transport, starts=None):
-    return ln.Flows(pairs=pairs, sizes=size, count=len(pairs), transport=transport,
-                    starts=starts or ["0 s"] * len(pairs))
+    return ln.Flows(
+        pairs=pairs,
+        sizes=size,
+        count=len(pairs),
+        transport=transport,
+        starts=starts or ["0 s"] * len(pairs),
+    )
 
 
 def row(result, name):
@@ -89,7 +100,8 @@ def seconds(flow):
 # --- star -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_flow_over_a_circuit_takes_its_serialisation_once_and_the_delays_of_both_fibres(
-        tmp_path, transport):
+    tmp_path, transport
+):
     result = go(star(), flows([(0, 1)], "1 MiB", transport), tmp_path)
     (flow,) = result.data.flows
     sent, answers = row(result, "link h0->ocs0"), row(result, "link h1->ocs0")
@@ -111,8 +123,9 @@ def test_a_flow_over_a_circuit_takes_its_serialisation_once_and_the_delays_of_bo
 def test_queue_pairs_follow_the_circuits_that_a_controller_changes(tmp_path, transport):
     """h0 talks to h1, then to h2; the flows of the second circuits are asked for before these are
     there, and wait."""
-    job = flows([(0, 1), (2, 3), (0, 2), (1, 3)], "1 MiB", transport,
-                ["0 s", "0 s", "300 us", "300 us"])
+    job = flows(
+        [(0, 1), (2, 3), (0, 2), (1, 3)], "1 MiB", transport, ["0 s", "0 s", "300 us", "300 us"]
+    )
     change = {500: [("h0", "h2"), ("h1", "h3")]}
     result = go(star(), job, tmp_path, controllers=patcher(change))
     first, second = result.data.flows[:2], result.data.flows[2:]
@@ -140,10 +153,16 @@ def test_light_under_way_when_its_circuit_ends_is_lost_by_name_and_sent_again(tm
     # 1 us of fibre holds 5 full packets and a part of another, or as many of the answers.
     assert 1 <= dark <= 8
     assert result.data.wrong == 0
-    assert sum(each.get("retransmitted", 0) + each.get("data_retransmitted", 0)
-               for each in result.data.totals.values()) >= 1
+    assert (
+        sum(
+            each.get("retransmitted", 0) + each.get("data_retransmitted", 0)
+            for each in result.data.totals.values()
+        )
+        >= 1
+    )
     assert ("panel", "unmapped", dark) in [
-        (drop.where, drop.reason, drop.packets) for drop in drops(result.data.totals)]
+        (drop.where, drop.reason, drop.packets) for drop in drops(result.data.totals)
+    ]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -152,8 +171,13 @@ def test_a_flow_waits_while_the_panel_switches(tmp_path, transport):
     fabric = star()
     fabric.panels["ocs0"].profile = "sim25"
     job = flows([(0, 1), (0, 2)], "1 MiB", transport, ["0 s", "500 us"])
-    result = go(fabric, job, tmp_path, payload=True,
-                controllers=patcher({500: [("h0", "h2"), ("h1", "h3")]}))
+    result = go(
+        fabric,
+        job,
+        tmp_path,
+        payload=True,
+        controllers=patcher({500: [("h0", "h2"), ("h1", "h3")]}),
+    )
     assert result.data.wrong == 0
     late = result.data.flows[1].arrived_ps
     assert 25 * MS + 500 * US <= late < 28 * MS + (1100 * MS if transport == "tcp" else 0)
@@ -165,8 +189,13 @@ def test_without_carrier_rules_a_transport_sends_into_the_dark(tmp_path):
     fabric = star()
     fabric.panels["ocs0"].profile, fabric.panels["ocs0"].carrier = "lightmatter32", "none"
     job = flows([(0, 1), (2, 3)], "10 MiB", "mrc")
-    result = go(fabric, job, tmp_path, payload=True,
-                controllers=patcher({300: [("h2", "h3")], 320: [("h0", "h1"), ("h2", "h3")]}))
+    result = go(
+        fabric,
+        job,
+        tmp_path,
+        payload=True,
+        controllers=patcher({300: [("h2", "h3")], 320: [("h0", "h1"), ("h2", "h3")]}),
+    )
     assert result.data.ended == "finished" and result.data.wrong == 0
     drops_ = row(result, "panel ocs0")
     assert drops_["drop_dark"] > 0 and drops_["drop_unmapped"] > 0
@@ -230,7 +259,8 @@ def test_ranks_of_pytorch_train_round_a_ring_of_circuits(tmp_path):
         "for _ in range(3):\n"
         "    y = x.clone(); dist.all_reduce(y)\n"
         "    assert (y == 3.0).all(), y\n"
-        "dist.destroy_process_group()\n")
+        "dist.destroy_process_group()\n"
+    )
     job = ln.TorchJob(str(script), ranks=3, transport="mrc", compute="100 us")
     result = go(ring(3), job, tmp_path)
     assert result["errors"] == 0
@@ -240,7 +270,8 @@ def test_ranks_of_pytorch_train_round_a_ring_of_circuits(tmp_path):
 def test_a_plan_knows_panels_and_what_each_port_of_a_host_belongs_to():
     plan = make_plan(beside_planes([("h0", "h3")], planes=2))
     assert [(host.planes, host.panels) for host in plan.hosts] == [
-        ((0, 1, None), (None, None, plan.panels[0].number))] * 4
+        ((0, 1, None), (None, None, plan.panels[0].number))
+    ] * 4
     (panel,) = plan.panels
     assert panel.name == "ocs0" and panel.circuits == (3, -1, -1, 0)
     halves = {half.name: half for link in plan.links for half in (link.forward, link.backward)}
@@ -272,7 +303,8 @@ def test_the_views_show_panels():
     graph = to_networkx(fabric)
     assert graph.nodes["ocs0"]["kind"] == "panel"
     assert {"link": "ocs0--h0", "plane": None}.items() <= next(
-        each for each in fabric.links if each["link"] == "ocs0--h0").items()
+        each for each in fabric.links if each["link"] == "ocs0--h0"
+    ).items()
     again = ln.from_networkx(networkx.Graph(graph))
     assert list(again.panels) == ["ocs0"] and again.counts == fabric.counts
 
@@ -281,8 +313,9 @@ def test_the_views_show_panels():
 def test_frames_of_9000_bytes_keep_their_headroom_and_their_time(tmp_path):
     """Under PFC no port overflows although an incast of such frames is paused; over a circuit each
     is clocked once."""
-    clos = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="100 Gb/s",
-                            delay="1 us", pfc=True)
+    clos = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="100 Gb/s", delay="1 us", pfc=True
+    )
     options = {"tcp": {"mtu": 9000}}
     result = go(clos, ln.Incast("2 MiB", transport="tcp"), tmp_path, **options)
     assert {link.forward.largest_frame_bytes for link in result.plan.links} == {9014}
@@ -306,28 +339,40 @@ def test_events_of_a_run_are_those_of_its_panels(tmp_path):
     job = flows([(0, 2)], "1 MiB", "mrc")
     tables = []
     for directory in "ab":
-        result = go(fabric, job, tmp_path / directory,
-                    controllers=patcher({20: [("h0", "h2")], 200: [("h0", "h2")]}))
+        result = go(
+            fabric,
+            job,
+            tmp_path / directory,
+            controllers=patcher({20: [("h0", "h2")], 200: [("h0", "h2")]}),
+        )
         # Light is back in whole nanoseconds of the engine's clock, which began before the run.
         tables.append([(round(row["time"], 8), *list(row.values())[1:]) for row in result.events])
     assert tables[0] == tables[1]
     assert {row[0] for row in tables[0]} == {20e-6, 30e-6}
     begun = {row[1:] for row in tables[0] if row[0] == 20e-6}
     assert begun == {
-        ("ocs0 1A", "status", "tuning"), ("ocs0 1B", "status", "tuning"),
-        ("ocs0 2A", "status", "blocked"), ("ocs0 2B", "status", "blocked"),
-        ("ocs0 3A", "status", "tuning"), ("ocs0 3B", "status", "tuning"),
-        ("h0--ocs0", "carrier", "down"), ("h1--ocs0", "carrier", "down")}
+        ("ocs0 1A", "status", "tuning"),
+        ("ocs0 1B", "status", "tuning"),
+        ("ocs0 2A", "status", "blocked"),
+        ("ocs0 2B", "status", "blocked"),
+        ("ocs0 3A", "status", "tuning"),
+        ("ocs0 3B", "status", "tuning"),
+        ("h0--ocs0", "carrier", "down"),
+        ("h1--ocs0", "carrier", "down"),
+    }
     ended = {row[1:] for row in tables[0] if row[0] == 30e-6}
     assert ended == {
         *((f"ocs0 {port}", "status", "tuned") for port in ("1A", "1B", "3A", "3B")),
-        ("h0--ocs0", "carrier", "up"), ("h2--ocs0", "carrier", "up")}
+        ("h0--ocs0", "carrier", "up"),
+        ("h2--ocs0", "carrier", "up"),
+    }
     assert result.data.events.left_out == 0
 
 
 def test_a_run_without_panels_has_no_events(tmp_path):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s", delay="1 us"
+    )
     result = go(fabric, flows([(0, 1)], "1 MiB", "mrc"), tmp_path)
     with pytest.raises(UsageError, match="the fabric has no panel"):
         _ = result.events

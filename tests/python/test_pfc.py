@@ -18,8 +18,14 @@ from loomnet.running.request import RunRequest
 
 
 def clos(**values):
-    shape = {"planes": 1, "leaves": 4, "spines": 4, "hosts_per_leaf": 4, "rate": "400 Gb/s",
-             "delay": "1 us"}
+    shape = {
+        "planes": 1,
+        "leaves": 4,
+        "spines": 4,
+        "hosts_per_leaf": 4,
+        "rate": "400 Gb/s",
+        "delay": "1 us",
+    }
     return ln.clos.two_tier(**{**shape, **values})
 
 
@@ -157,12 +163,17 @@ def test_settings_of_links_and_builders_win_over_the_transport():
     assert plan.links[0].forward.pfc_headroom_bytes == 1_000_000
     fabric = clos().override("p0.leaf0->p0.spine*", pfc="off")
     plan = make_plan(fabric, defaults=LinkDefaults(pfc=True))
-    lossy = [h.name for i in range(2 * len(plan.links))
-             if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop]
+    lossy = [
+        h.name
+        for i in range(2 * len(plan.links))
+        if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop
+    ]
     assert lossy == [f"p0.leaf0->p0.spine{i}" for i in range(4)]
-    for fabric in (ln.star(hosts=2, rate="1 Gb/s", delay="1 us", pfc=True),
-                   ln.dumbbell(left=1, right=1, rate="1 Gb/s", delay="1 us", pfc=True),
-                   ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True)):
+    for fabric in (
+        ln.star(hosts=2, rate="1 Gb/s", delay="1 us", pfc=True),
+        ln.dumbbell(left=1, right=1, rate="1 Gb/s", delay="1 us", pfc=True),
+        ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True),
+    ):
         assert make_plan(fabric).pfc
 
 
@@ -175,8 +186,11 @@ def test_dcqcn_marks_by_its_own_thresholds_at_every_hop():
         assert (found.ecn_low_bytes, found.ecn_high_bytes) == (50_000, 2_000_000)
         assert found.ecn_share == 0.01
     assert half["h0->p0.leaf0"].ecn_high_bytes == 0
-    slow = make_plan(clos(rate="1 Mb/s", delay="1 ms"),
-                     defaults=LinkDefaults(dcqcn=True)).links[0].backward
+    slow = (
+        make_plan(clos(rate="1 Mb/s", delay="1 ms"), defaults=LinkDefaults(dcqcn=True))
+        .links[0]
+        .backward
+    )
     assert (slow.ecn_low_bytes, slow.ecn_high_bytes) == (2 * 2190, 8 * 2190)
     assert make_plan(clos()).links[0].backward.ecn_share == 1
 
@@ -240,13 +254,19 @@ def test_a_deadlock_is_counted_and_the_stall_names_it(tmp_path):
         (lambda: clos(pfc="yes"), "pfc: 'yes' is not True, False"),
         (lambda: clos(pfc=1), "pfc: 1 is not True, False"),
         (lambda: clos().override("h0--p0.leaf0", pfc=0.5), "pfc: 0.5 is not True, False"),
-        (lambda: make_plan(clos(pfc=ln.Pfc(xoff="4 kB"))),
-         "h0->p0.leaf0: pfc: xoff 4 kB leaves no room for xon, two frames of 2190 B below"),
+        (
+            lambda: make_plan(clos(pfc=ln.Pfc(xoff="4 kB"))),
+            "h0->p0.leaf0: pfc: xoff 4 kB leaves no room for xon, two frames of 2190 B below",
+        ),
         (lambda: make_plan(clos(pfc=ln.Pfc(xon="90 MB"))), "leaves no room for xon 90 MB"),
-        (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB"))),
-         "h0->p0.leaf0: pfc: headroom 50 kB is less than the 1128"),
-        (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB")), hosts=[0, 1]),
-         "host–leaf links: pfc: headroom 50 kB is less than the 1128"),
+        (
+            lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB"))),
+            "h0->p0.leaf0: pfc: headroom 50 kB is less than the 1128",
+        ),
+        (
+            lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB")), hosts=[0, 1]),
+            "host–leaf links: pfc: headroom 50 kB is less than the 1128",
+        ),
     ],
 )
 def test_bad_values_are_one_line_that_names_the_field(make, message):
@@ -259,9 +279,14 @@ def test_a_live_run_refuses_it(tmp_path):
     fabric = clos(rate="1 Mb/s", pfc=True)
     plan = make_plan(fabric)
     request = RunRequest(
-        plan=plan, jobs=(JobRequest(ln.AllReduce("1 kB", transport="roce"), tuple(range(16))),),
-        timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
-        directory=tmp_path)
+        plan=plan,
+        jobs=(JobRequest(ln.AllReduce("1 kB", transport="roce"), tuple(range(16))),),
+        timetable=Timetable(plan, [], reroute_delay=None),
+        faults=(),
+        label="",
+        seed=0,
+        directory=tmp_path,
+    )
     with pytest.raises(UsageError, match="pfc: live switches send no pause frames"):
         LiveRunner().check(request)
 
@@ -283,6 +308,23 @@ def test_on_the_command_line_it_is_exit_2_and_nothing_left_behind(tmp_path, monk
     lines = [line for line in (said.out + said.err).splitlines() if line.strip()]
     assert len(lines) == 1 and "headroom 1 kB is less than" in lines[0]
     assert not (tmp_path / "runs").exists()
-    assert main(["describe", "two_tier", "--set", "planes=1", "--set", "leaves=2", "--set",
-                 "spines=2", "--set", "hosts_per_leaf=2", "--set", "pfc=maybe"]) == 2
+    assert (
+        main(
+            [
+                "describe",
+                "two_tier",
+                "--set",
+                "planes=1",
+                "--set",
+                "leaves=2",
+                "--set",
+                "spines=2",
+                "--set",
+                "hosts_per_leaf=2",
+                "--set",
+                "pfc=maybe",
+            ]
+        )
+        == 2
+    )
     assert "pfc: 'maybe' is not True" in "".join(capsys.readouterr())

@@ -23,36 +23,62 @@ FAULT = ln.down("h0--p0.leaf0", at=ln.step(8), duration=ln.iterations(10), phase
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """The same job on two transports; RoCE stalls for seconds, MRC ends within milliseconds."""
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us"
+    )
     looks = {"mrc": {"sample": "10 us", "links": ["p0.leaf0->*"]}, "roce": {}}
-    return {name: ln.run(fabric, ln.AllReduce("4 MiB", 22, name), [FAULT], seed=1,
-                         directory=tmp_path_factory.mktemp(name), **options)
-            for name, options in looks.items()}
+    return {
+        name: ln.run(
+            fabric,
+            ln.AllReduce("4 MiB", 22, name),
+            [FAULT],
+            seed=1,
+            directory=tmp_path_factory.mktemp(name),
+            **options,
+        )
+        for name, options in looks.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def flows(tmp_path_factory):
     fabric = ln.star(hosts=4, rate="100 Gb/s", delay="1 us")
-    return ln.run(fabric, ln.Flows(["10 kB", "1 MB"], count=40, load=0.3), seed=1,
-                  directory=tmp_path_factory.mktemp("flows"))
+    return ln.run(
+        fabric,
+        ln.Flows(["10 kB", "1 MB"], count=40, load=0.3),
+        seed=1,
+        directory=tmp_path_factory.mktemp("flows"),
+    )
 
 
 def bands(axes):
     """(begin, end) of what is shaded over the axes' whole height, in the axes' own unit."""
-    return [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches
-            if patch.get_transform() == axes.get_xaxis_transform() + axes.figure.transSubfigure
-            or (hasattr(patch, "get_height") and patch.get_height() == 1)]
+    return [
+        (patch.get_x(), patch.get_x() + patch.get_width())
+        for patch in axes.patches
+        if patch.get_transform() == axes.get_xaxis_transform() + axes.figure.transSubfigure
+        or (hasattr(patch, "get_height") and patch.get_height() == 1)
+    ]
 
 
 def texts(axes):
     return [text.get_text() for text in axes.texts]
 
 
-@pytest.mark.parametrize(("largest", "unit", "name", "factor"), [
-    (4.3, "s", "s", 1.0), (0.25, "s", "ms", 1e-3), (3e-5, "s", "µs", 1e-6), (0.0, "s", "ns", 1e-9),
-    (3.1e12, "b/s", "Tb/s", 1e12), (4e10, "b/s", "Gb/s", 1e9), (20e6, "b/s", "Mb/s", 1e6),
-    (2048, "B", "kB", 1e3), (0.7, "ratio", "ratio", 1.0)])
+@pytest.mark.parametrize(
+    ("largest", "unit", "name", "factor"),
+    [
+        (4.3, "s", "s", 1.0),
+        (0.25, "s", "ms", 1e-3),
+        (3e-5, "s", "µs", 1e-6),
+        (0.0, "s", "ns", 1e-9),
+        (3.1e12, "b/s", "Tb/s", 1e12),
+        (4e10, "b/s", "Gb/s", 1e9),
+        (20e6, "b/s", "Mb/s", 1e6),
+        (2048, "B", "kB", 1e3),
+        (0.7, "ratio", "ratio", 1.0),
+    ],
+)
 def test_axes_have_the_unit_of_their_largest_value(largest, unit, name, factor):
     assert Scale.of(largest, unit) == Scale(name, factor)
 
@@ -106,8 +132,10 @@ def test_a_stall_does_not_squeeze_the_rest(runs):
     figure = iteration_figure(runs)
     figure.draw_without_rendering()
     (axes,) = figure.axes
-    assert re.search(r"\(ms\); the axis is broken: 4\.29 s in which nothing moved are drawn narrow",
-                     axes.get_xlabel())
+    assert re.search(
+        r"\(ms\); the axis is broken: 4\.29 s in which nothing moved are drawn narrow",
+        axes.get_xlabel(),
+    )
     assert "4.29 s" in texts(axes)  # in the gap, too
     assert on_paper(axes, runs["mrc"].data.end_ps / 1e12) > 0.25
     roce = runs["roce"].data.iterations
@@ -144,7 +172,7 @@ def test_no_line_is_drawn_across_a_stall(runs):
     assert any(math.isnan(y) for y in line.get_ydata())
     for axes in (*iteration_figure(runs).axes, *iteration_figure(runs, until="10 s").axes):
         # A bar over the time it took.
-        bar, = [each for each in axes.lines if each.get_label() == "roce: stalled iteration"]
+        (bar,) = [each for each in axes.lines if each.get_label() == "roce: stalled iteration"]
         assert bar.get_ydata()[0] == bar.get_ydata()[1] > 4
         assert bar.get_marker() == line.get_marker()
     # Where the picture ends before the stall does, the bar's label says so.
@@ -164,8 +192,9 @@ def test_a_stalls_time_is_written_once(runs):
 def test_each_runs_fault_is_shaded_where_it_was(runs, order):
     """A fault counted in iterations lasts longer in a slower run."""
     (axes,) = iteration_figure({name: runs[name] for name in order}).axes
-    faults = [next(each for each in runs[name].phases if each.name == "link_down")
-              for name in order]
+    faults = [
+        next(each for each in runs[name].phases if each.name == "link_down") for name in order
+    ]
     assert faults[0].end_ps != faults[1].end_ps
     wanted = [(each.start_ps / 1e9, each.end_ps / 1e9) for each in faults]
     assert all(any(band == pytest.approx(each) for band in bands(axes)) for each in wanted)
@@ -186,9 +215,15 @@ def test_texts_of_marks_do_not_lie_over_one_another():
     axes.set_xlim(0, 100)
     taken = []
     for number in range(4):
-        draw_marks(axes, [{"time_s": 20 + number, "mark": "saved"},
-                          {"time_s": 60.2 + 0.1 * number, "mark": f"saved {number}"}],
-                   Scale("s", 1.0), taken=taken)
+        draw_marks(
+            axes,
+            [
+                {"time_s": 20 + number, "mark": "saved"},
+                {"time_s": 60.2 + 0.1 * number, "mark": f"saved {number}"},
+            ],
+            Scale("s", 1.0),
+            taken=taken,
+        )
     assert [text.get_text() for text in axes.texts] == ["saved", "saved 0", "saved 1"]
     heights = [text.get_position()[1] for text in axes.texts]
     assert heights[1] == heights[0] and heights[2] > heights[1] + 0.4
@@ -219,8 +254,12 @@ def test_speed_is_of_the_jobs_own_without_faults(runs):
         done = result.data.iterations
         assert len(speeds) == len(done)
         assert speeds[0] == pytest.approx(100, abs=3)  # before the fault
-        average = 100 * len(done) * (1e12 * result["before.iteration_s"]) / (
-            done[-1].end_ps - done[0].start_ps)
+        average = (
+            100
+            * len(done)
+            * (1e12 * result["before.iteration_s"])
+            / (done[-1].end_ps - done[0].start_ps)
+        )
         assert f"average\n{average:.0f} %" in texts(axes)
     assert "a link dies" in texts(figure.axes[0]) and "a link dies" not in texts(figure.axes[1])
     took = [text for text in texts(figure.axes[1]) if "took" in text]
@@ -247,8 +286,14 @@ def test_styles_differ_without_colour():
     for one, other in itertools.combinations(looks, 2):
         assert one["marker"] != other["marker"] and one["linestyle"] != other["linestyle"]
         assert one["color"] != other["color"]
-    colours = {bar.get_hatch() for bar in change_figure(
-        [("a", 1.0, "worse"), ("b", -0.5, "better"), ("c", 0.2, "changed")]).axes[0].patches}
+    colours = {
+        bar.get_hatch()
+        for bar in change_figure(
+            [("a", 1.0, "worse"), ("b", -0.5, "better"), ("c", 0.2, "changed")]
+        )
+        .axes[0]
+        .patches
+    }
     assert len(colours) == 3
 
 
@@ -279,8 +324,16 @@ def test_every_distribution(runs, flows, of):
 def test_a_legend_of_distributions_covers_no_curve(flows, size, count):
     figure = distribution_figure({f"run {n}": flows for n in range(count)}, "fct", size=size)
     looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
-    assert len(looks) == len({line._unscaled_dash_pattern[1] and tuple(
-        line._unscaled_dash_pattern[1]) for line in figure.axes[0].lines}) == count
+    assert (
+        len(looks)
+        == len(
+            {
+                line._unscaled_dash_pattern[1] and tuple(line._unscaled_dash_pattern[1])
+                for line in figure.axes[0].lines
+            }
+        )
+        == count
+    )
     figure.draw_without_rendering()
     (axes,) = figure.axes
     legend, title = axes.get_legend().get_window_extent(), axes._left_title.get_window_extent()
@@ -292,8 +345,7 @@ def test_a_legend_of_distributions_covers_no_curve(flows, size, count):
 
 def test_every_picture_has_a_size(runs, flows):
     overtime = (None, "goodput", "iterations", "speed", "links", "latency")
-    for result, whats in ((runs["mrc"], overtime),
-                          (flows, (None, "fct"))):
+    for result, whats in ((runs["mrc"], overtime), (flows, (None, "fct"))):
         for what in whats:
             assert tuple(result.plot(what, size=(6, 5)).get_size_inches()) == (6, 5), what
     for size in ((9,), "big", (0, 4), (9, 1e9), (9, "4")):
@@ -303,8 +355,11 @@ def test_every_picture_has_a_size(runs, flows):
 
 def test_distributions_do_not_begin_far_from_their_first_value(flows, tmp_path):
     """Where all flows take about as long, the axis does not begin at 0; slowdowns begin at 1."""
-    alike = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"), ln.Permutation("1 MB"),
-                   directory=tmp_path / "run")
+    alike = ln.run(
+        ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
+        ln.Permutation("1 MB"),
+        directory=tmp_path / "run",
+    )
     (axes,) = distribution_figure({"": alike}, "fct").axes
     least = min(row["fct_s"] for row in alike.flows) * 1e6
     assert 0.9 * least < axes.get_xlim()[0] < least
@@ -315,10 +370,10 @@ def test_distributions_do_not_begin_far_from_their_first_value(flows, tmp_path):
 
 def test_what_cannot_be_drawn_is_one_line(runs, flows):
     for result, what, message in (
-            (runs["mrc"], "overveiw", 'no picture "overveiw"; nearest: overview'),
-            (runs["mrc"], "fct", "no distribution of fct: it needs a job of flows"),
-            (flows, "links",
-             'the run did not sample link_use; give the run sample="10 us", links=')):
+        (runs["mrc"], "overveiw", 'no picture "overveiw"; nearest: overview'),
+        (runs["mrc"], "fct", "no distribution of fct: it needs a job of flows"),
+        (flows, "links", 'the run did not sample link_use; give the run sample="10 us", links='),
+    ):
         with pytest.raises(ln.UsageError, match=re.escape(message)):
             result.plot(what)
 
@@ -331,8 +386,11 @@ def test_links_over_time(runs):
     values = [row["value"] for row in use]
     assert 0.9 < max(values) <= 1.0 and min(values) == 0
     phase = next(each for each in result.phases if each.name == "link_down")
-    down = [row["value"] for row in use
-            if phase.start_ps / 1e12 + 2e-5 < row["time"] < phase.end_ps / 1e12]
+    down = [
+        row["value"]
+        for row in use
+        if phase.start_ps / 1e12 + 2e-5 < row["time"] < phase.end_ps / 1e12
+    ]
     assert down and max(down) == 0  # the link is dead
     sent = result.data.samples.sent["p0.leaf0->h0"]
     assert sent[-1][1] <= result.data.totals["link p0.leaf0->h0"]["bytes"]
@@ -348,16 +406,25 @@ def test_links_over_time(runs):
     assert strip.get_array().max() == pytest.approx(max(values)) and strip.get_clim() == (0, 1)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"links": ["a->b"]},
-     'run: links= needs sample=, the time between two samples; give sample="10 ms" too'),
-    ({"links": ["a->b"], "sample": "1 us"}, 'run: links: no direction "a->b"; nearest: '),
-    ({"links": 4, "sample": "1 us"}, "run: links=4 is no list of directions"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"links": ["a->b"]},
+            'run: links= needs sample=, the time between two samples; give sample="10 ms" too',
+        ),
+        ({"links": ["a->b"], "sample": "1 us"}, 'run: links: no direction "a->b"; nearest: '),
+        ({"links": 4, "sample": "1 us"}, "run: links=4 is no list of directions"),
+    ],
+)
 def test_links_that_are_not_there(tmp_path, options, message):
     with pytest.raises(ln.UsageError, match=re.escape(message)):
-        ln.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.AllReduce("1 MB"),
-               directory=tmp_path / "run", **options)
+        ln.run(
+            ln.star(hosts=2, rate="1 Gb/s", delay="1 us"),
+            ln.AllReduce("1 MB"),
+            directory=tmp_path / "run",
+            **options,
+        )
 
 
 def test_pictures_are_written_with_150_dots_per_inch(runs, tmp_path):

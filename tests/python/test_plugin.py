@@ -109,7 +109,9 @@ REAL = """
 
 
 def test_options_and_mark_set_clock_seed_and_wall_time(pytester):
-    test = REAL + """
+    test = (
+        REAL
+        + """
     def test_options(lab):
         assert (lab.clock, lab.seed, lab._max_wall_s) == ("virtual", 5, 120.0)
 
@@ -118,22 +120,30 @@ def test_options_and_mark_set_clock_seed_and_wall_time(pytester):
         assert (lab.seed, lab._max_wall_s) == (8, 30.0)
         assert one_run(lab)["errors"] == 0
     """
+    )
     arguments = ("--strict-markers", "--loomnet-seed", "5", "--loomnet-max-wall", "2 min")
     outcome_of(pytester, test, *arguments).assert_outcomes(passed=2)
 
 
 def test_what_is_misspelt_is_said(pytester):
-    test = REAL + """
+    test = (
+        REAL
+        + """
     @pytest.mark.loomnet(clok="live")
     def test_name(lab): pass
 
     @pytest.mark.loomnet(clock="sundial")
     def test_clock(lab): pass
     """
+    )
     outcome = outcome_of(pytester, test)
     outcome.assert_outcomes(errors=2)
-    outcome.stdout.fnmatch_lines(["*mark loomnet(clok): write clock=, seed=, max_wall=*",
-                                  "*clock=\"sundial\" is not one of virtual, live*"])
+    outcome.stdout.fnmatch_lines(
+        [
+            "*mark loomnet(clok): write clock=, seed=, max_wall=*",
+            '*clock="sundial" is not one of virtual, live*',
+        ]
+    )
     assert outcome_of(pytester, test, "--loomnet-max-wall", "90").ret == 4
     assert outcome_of(pytester, test, "--loomnet-seed", "-1").ret == 4
 
@@ -145,8 +155,12 @@ def test_the_replay_line_names_the_file_from_where_pytest_started(pytester):
     (pytester.path / "pytest.ini").write_text("[pytest]\n")
     outcome = outcome_of(pytester, "", "deep", "--loomnet-max-wall", "2 min")
     outcome.stdout.fnmatch_lines(
-        ["pytest deep/test_far.py::test_it --loomnet-clock virtual --loomnet-seed 0 "
-         "--loomnet-max-wall '2 min'", "output: */lab"])
+        [
+            "pytest deep/test_far.py::test_it --loomnet-clock virtual --loomnet-seed 0 "
+            "--loomnet-max-wall '2 min'",
+            "output: */lab",
+        ]
+    )
 
 
 SCENARIO = """
@@ -161,7 +175,9 @@ SCENARIO = """
 
 
 def test_run_file_gives_reports_that_know_what_failed(pytester):
-    test = REAL + """
+    test = (
+        REAL
+        + """
     def test_file(lab):
         one, two, three = (lab.run_file("tiny.py::tiny", hosts=h) for h in (2, 3, 4))
         assert one.ok and two.ok and not three.ok
@@ -170,6 +186,7 @@ def test_run_file_gives_reports_that_know_what_failed(pytester):
         folders = {r.directory for r in (one, two, three)}
         assert len(folders) == 3 and all((f / "report.json").is_file() for f in folders)
     """
+    )
     pytester.makepyfile(tiny=textwrap.dedent(SCENARIO))
     outcome_of(pytester, test, "--loomnet-seed", "7").assert_outcomes(passed=1)
 
@@ -185,7 +202,9 @@ def test_a_scenario_file_whose_engine_fell_behind_is_an_error_too(pytester):
     outcome.stdout.fnmatch_lines(["*the engine did not keep up: *a hog*"])
 
 
-BASELINE = REAL + """
+BASELINE = (
+    REAL
+    + """
     def test_guarded(lab):
         one_run(lab, label="mrc")
         lab.check("none", 0, eq=0)
@@ -194,6 +213,7 @@ BASELINE = REAL + """
     def test_one_result(lab):
         ln.assert_matches(one_run(lab), "kept/result.json")
 """
+)
 
 
 def test_baselines_are_written_on_request_and_guard_after_that(pytester):
@@ -215,9 +235,13 @@ def test_baselines_are_written_on_request_and_guard_after_that(pytester):
     kept.write_text(json.dumps(content))
     outcome = outcome_of(pytester, BASELINE)
     outcome.assert_outcomes(passed=1, failed=1)
-    outcome.stdout.fnmatch_lines(["*2 of * numbers differ from *report.json by more than 1 %:",
-                                  "*mrc.before.iteration_s: * in the baseline, * now (*%)*",
-                                  "*check none: *holds now*"])
+    outcome.stdout.fnmatch_lines(
+        [
+            "*2 of * numbers differ from *report.json by more than 1 %:",
+            "*mrc.before.iteration_s: * in the baseline, * now (*%)*",
+            "*check none: *holds now*",
+        ]
+    )
     outcome.stdout.no_fnmatch_line("*baselines.py*")  # the failure shows the test alone
     outcome.stdout.no_fnmatch_line("*arguments.py*")
     outcome_of(pytester, BASELINE, "--loomnet-update-baselines").assert_outcomes(passed=2)
@@ -236,7 +260,9 @@ def test_a_late_run_is_neither_held_against_a_baseline_nor_made_one(tmp_path):
 
 def test_names_are_unique_under_xdist(pytester):
     pytest.importorskip("xdist")
-    test = REAL + """
+    test = (
+        REAL
+        + """
     @pytest.mark.parametrize("n", range(4))
     def test_same(lab, n, request):
         one_run(lab)
@@ -244,6 +270,7 @@ def test_names_are_unique_under_xdist(pytester):
             out.write(f"{lab.directory}\\n")
         (lab.directory / "mine").mkdir()  # fails where another test writes too
     """
+    )
     other = textwrap.dedent(test)
     outcome = outcome_of(pytester, test, "-n", "2", inprocess=False, test_twin=other)
     outcome.assert_outcomes(passed=8)
@@ -259,4 +286,5 @@ def test_a_failure_under_xdist_still_has_its_replay_line(pytester):
     outcome = outcome_of(pytester, test, "-n", "1", "--loomnet-seed", "3", inprocess=False)
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines(
-        ["pytest test_real.py::test_it --loomnet-clock virtual --loomnet-seed 3"])
+        ["pytest test_real.py::test_it --loomnet-clock virtual --loomnet-seed 3"]
+    )

@@ -39,9 +39,11 @@ def test_every_method_and_signal_is_described():
     described = {text.partition("(")[0] for text in contract.OPTIONAL}
     assert described == set(congestions.METHODS) - set(congestions.REQUIRED)
     with pytest.raises(ln.UsageError, match="surplus") as error:
+
         @ln.plugin.congestion("needs_what_is_none")
         class Needs(ln.plugin.Congestion):
             needs = ("surplus",)
+
     assert all(name in str(error.value) for name in contract.NEEDS)
 
 

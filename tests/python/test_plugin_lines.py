@@ -18,9 +18,13 @@ NUMBER = itertools.count()
 def run_with(made, transport="tcp", **options):
     name = f"lines{next(NUMBER)}"
     ln.plugin.congestion(name)(made)
-    return ln.run(ln.star(hosts=3, rate="10 Gb/s", delay="10 us"),
-                  ln.Incast("100 kB", transport=transport), write=False,
-                  **{transport: {"cc": name}}, **options)
+    return ln.run(
+        ln.star(hosts=3, rate="10 Gb/s", delay="10 us"),
+        ln.Incast("100 kB", transport=transport),
+        write=False,
+        **{transport: {"cc": name}},
+        **options,
+    )
 
 
 class OddError(Exception):
@@ -34,6 +38,7 @@ def sets(attribute, value):
 
         def on_ack(self, ack):
             setattr(self, attribute, value)
+
     return Sets, Sets.on_ack.__code__.co_firstlineno
 
 
@@ -65,8 +70,9 @@ def test_the_line_is_of_the_class_where_no_method_gave_it():
             self.flow = flow
 
     line = NoWindow.__init__.__code__.co_firstlineno
-    with pytest.raises(PluginError,
-                       match=rf"the maker: .*window.*\(test_plugin_lines\.py:{line}\)$"):
+    with pytest.raises(
+        PluginError, match=rf"the maker: .*window.*\(test_plugin_lines\.py:{line}\)$"
+    ):
         run_with(NoWindow)
 
 
@@ -76,9 +82,11 @@ def test_an_exception_that_cannot_say_what_it_is_is_one_line():
 
         def on_ack(self, ack):
             raise OddError
+
     line = Raises.on_ack.__code__.co_firstlineno + 1
-    with pytest.raises(PluginError,
-                       match=rf"on_ack raised OddError \(test_plugin_lines\.py:{line}\)$"):
+    with pytest.raises(
+        PluginError, match=rf"on_ack raised OddError \(test_plugin_lines\.py:{line}\)$"
+    ):
         run_with(Raises)
 
 
@@ -96,6 +104,7 @@ def test_other_kinds_of_plug_ins_have_the_line_too():
 
         def advance(self, now, view):
             return None
+
     zeros = np.zeros((2, 2), np.int64)
     with pytest.raises(PluginError, match=r"less than 0 circuits \(test_plugin_lines\.py:\d+\)"):
         circuits_of("a", Assigns(), zeros, zeros[0], zeros)
@@ -103,8 +112,12 @@ def test_other_kinds_of_plug_ins_have_the_line_too():
         priority_of("p", Says(), Message.__new__(Message))
     ln.plugin.controller("asks_lines")(Asks)
     with pytest.raises(PluginError, match=r"subscribes=5 is not .*\(test_plugin_lines\.py:\d+\)"):
-        ln.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.SendRecv("8 kB"), write=False,
-               controllers=[ln.controller("asks_lines", every="1 us")])
+        ln.run(
+            ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
+            ln.SendRecv("8 kB"),
+            write=False,
+            controllers=[ln.controller("asks_lines", every="1 us")],
+        )
 
 
 # --- series ---------------------------------------------------------------------------------------
@@ -114,6 +127,7 @@ def observing(name):
 
         def observe(self):
             return {name: 5}
+
     return Observes
 
 
@@ -123,6 +137,9 @@ def test_no_series_of_the_engines_is_hidden_by_a_plug_ins(transport):
     names = {name for _, name in r.data.observed.series()}
     assert {"mine", "cwnd", "acked"} <= names
     for name in sorted(names - {"mine"}):
-        with pytest.raises(PluginError, match=rf'observe: "{name}" is a series of the engine\'s '
-                                                 r"own, .* \(test_plugin_lines\.py:\d+\)"):
+        with pytest.raises(
+            PluginError,
+            match=rf'observe: "{name}" is a series of the engine\'s '
+            r"own, .* \(test_plugin_lines\.py:\d+\)",
+        ):
             run_with(observing(name), transport)

@@ -35,13 +35,24 @@ def test_an_attribute_of_one_slip_is_a_note(capsys):
     notes = ln.check_plugin(made)
     assert notes == [
         "nothing reads the attribute accurate_enc; accurate_ecn is read: is it meant?",
-        "nothing reads the attribute pacing_rte; pacing_rate is read: is it meant?"]
+        "nothing reads the attribute pacing_rte; pacing_rate is read: is it meant?",
+    ]
     assert [f"check_plugin: {note}" for note in notes] == capsys.readouterr().err.splitlines()
 
 
-@pytest.mark.parametrize(("given", "meant"), [
-    ("windw", "window"), ("windoww", "window"), ("wimdow", "window"), ("wnidow", "window"),
-    ("indow", "window"), ("windows", "window"), ("next_tik", "next_tick"), ("need", "needs")])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("windw", "window"),
+        ("windoww", "window"),
+        ("wimdow", "window"),
+        ("wnidow", "window"),
+        ("indow", "window"),
+        ("windows", "window"),
+        ("next_tik", "next_tick"),
+        ("need", "needs"),
+    ],
+)
 def test_one_letter_is_a_slip(given, meant):
     assert len(list(slips([given], ["window", "next_tick", "needs"]))) == 1
     (said,) = slips([given], [meant])
@@ -90,13 +101,17 @@ def test_an_error_of_the_maker_has_its_line_over_each_transport(transport):
             self.window = flow.initial_windw
 
     with pytest.raises(PluginError, match=r"initial_windw.* \(test_plugin_slips\.py:\d+\)$"):
-        ln.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
-               ln.Flows("1 kB", pairs=[(0, 1)], transport=transport), write=False,
-               **{transport: {"cc": name}})
+        ln.run(
+            ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
+            ln.Flows("1 kB", pairs=[(0, 1)], transport=transport),
+            write=False,
+            **{transport: {"cc": name}},
+        )
 
 
 def test_a_flow_that_stands_still_is_a_breach():
     """A packet per 8.5 s: packets that ask for no ACK wait longer than RoCE's timeout of 4.3 s."""
+
     def init(self, flow):
         self.window, self.pacing_rate = flow.initial_window, None
 
@@ -106,8 +121,10 @@ def test_a_flow_that_stands_still_is_a_breach():
 
     with pytest.raises(ContractError) as error:
         ln.check_plugin(control(__init__=init, on_ack=on_ack))
-    assert any("a flow stands still until the transport's timeout" in line and "roce" in line
-               for line in error.value.breaches), error.value.breaches
+    assert any(
+        "a flow stands still until the transport's timeout" in line and "roce" in line
+        for line in error.value.breaches
+    ), error.value.breaches
 
 
 def test_one_packet_over_tcp_is_a_note():
@@ -132,7 +149,12 @@ def test_the_registered_class_is_the_users_own_afterwards():
 
     def on_ack(self, ack):
         windows.add(type(self).__name__)
+
     made.on_ack = on_ack
-    ln.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
-           ln.Flows("100 kB", pairs=[(0, 1)], transport="roce"), write=False, roce={"cc": name})
+    ln.run(
+        ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
+        ln.Flows("100 kB", pairs=[(0, 1)], transport="roce"),
+        write=False,
+        roce={"cc": name},
+    )
     assert windows == {"Slip"}

@@ -18,15 +18,16 @@ def test_the_code_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, page.__name__, page)
     heard = []
     before = ln.change.routes
-    monkeypatch.setattr(ln.change, "routes",
-                        lambda **given: heard.append(given) or before(**given))
+    monkeypatch.setattr(ln.change, "routes", lambda **given: heard.append(given) or before(**given))
     for number, block in enumerate(blocks):
         exec(compile(block, f"plugins.md block {number}", "exec"), page.__dict__)
     assert {"avoid": ["p0.spine0"]} in heard and {"avoid": []} in heard, "the page's run changes"
     said = capsys.readouterr().out.splitlines()
     assert said and all(line.startswith('congestion control "careless": ') for line in said)
-    assert any(re.search(r"is negative \(plugins\.md block \d:\d+\), over tcp where packets are l",
-                         line) for line in said), said
+    assert any(
+        re.search(r"is negative \(plugins\.md block \d:\d+\), over tcp where packets are l", line)
+        for line in said
+    ), said
 
 
 def test_the_page_names_what_there_is():

@@ -19,9 +19,12 @@ def star(policy="esa", hosts=8, **options):
 
 
 def two(**options):
-    return [ln.AllReduce("200 kB", repeat=4, ranks=4, allreduce="ina", name="a", **options),
-            ln.AllReduce("200 kB", repeat=8, ranks=4, allreduce="ina", name="b", start="0.1 ms",
-                         **options)]
+    return [
+        ln.AllReduce("200 kB", repeat=4, ranks=4, allreduce="ina", name="a", **options),
+        ln.AllReduce(
+            "200 kB", repeat=8, ranks=4, allreduce="ina", name="b", start="0.1 ms", **options
+        ),
+    ]
 
 
 def go(tmp_path, fabric=None, jobs=None, **options):
@@ -73,8 +76,10 @@ def test_no_more_slots_are_held_than_there_are_and_ended_jobs_hold_none(tmp_path
 
 def test_switchml_jobs_have_equal_shares_of_any_number_of_slots(tmp_path):
     """64 slots among three jobs: two sets of ten for each."""
-    jobs = [ln.AllReduce("200 kB", repeat=4, allreduce="ina", name=name, hosts=hosts)
-            for name, hosts in (("a", ["h0", "h1"]), ("b", ["h2", "h3"]), ("c", ["h4", "h5"]))]
+    jobs = [
+        ln.AllReduce("200 kB", repeat=4, allreduce="ina", name=name, hosts=hosts)
+        for name, hosts in (("a", ["h0", "h1"]), ("b", ["h2", "h3"]), ("c", ["h4", "h5"]))
+    ]
     r = go(tmp_path, star("switchml"), jobs, pools="10 us", payload=True)
     held = Counter()
     for row in r.pool("p0.leaf0"):
@@ -93,8 +98,9 @@ def test_the_report_says_what_each_job_held(tmp_path):
 
 
 def test_one_job_on_two_levels_has_a_series_for_each_switch(tmp_path):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s", delay="1 us"
+    )
     fabric.program("*", "aggregate", policy="atp", pool=SLOTS * 1056)  # it holds slots for long
     r = go(tmp_path, fabric, ln.AllReduce("300 kB", repeat=3, allreduce="ina"), pools="20 us")
     for leaf in ("p0.leaf0", "p0.leaf1"):
@@ -157,7 +163,8 @@ def test_slots_that_no_sample_met_are_said(tmp_path):
     pool = r.pool("p0.leaf0")
     assert pool.unseen and pool.taken_text == (
         f"Slots were taken {r.switch('p0.leaf0').counters['claim']} times, each for no time: "
-        "all packets of a sum came at once")
+        "all packets of a sum came at once"
+    )
     assert any("No sample met a slot" in text.get_text() for text in pool.plot().texts)
     assert "each for no time" in pool._repr_html_()
     # A server on a worker's link delays that worker: slots are held, and nothing of this is said.
@@ -186,8 +193,10 @@ REFUSED = {
     "no step": ({"pools": "0 s"}, "run: pools=0 ps must be 1 ns or more"),
     "less than none": ({"pools": "-1 us"}, "run: pools: time '-1 us' is out of range"),
     "a slip": ({"pool": "1 us"}, "run: no option pool; nearest: pools"),
-    "live, too often": ({"pools": "1 ms", "clock": "live"},
-                        "run: pools=1 ms: live, two samples are 20 ms of wall time or more apart"),
+    "live, too often": (
+        {"pools": "1 ms", "clock": "live"},
+        "run: pools=1 ms: live, two samples are 20 ms of wall time or more apart",
+    ),
 }
 
 
@@ -203,8 +212,9 @@ def test_what_cannot_be_looked_at_is_one_line(tmp_path, monkeypatch, what):
 
 def test_a_run_in_which_no_switch_sums_has_no_series(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ln.UsageError, match='pools: no switch sums for a job of this run; give one '
-                                            'allreduce="ina"'):
+    with pytest.raises(
+        ln.UsageError, match='pools: no switch sums for a job of this run; give one allreduce="ina"'
+    ):
         ln.run(star(), ln.AllReduce("1 MB"), pools="1 us")
     assert list(tmp_path.iterdir()) == []
 
@@ -213,9 +223,13 @@ def test_a_pool_without_a_series_is_one_line(tmp_path):
     plain = go(tmp_path / "plain")
     with pytest.raises(ln.UsageError, match='the run did not sample the slots; give it pools="100'):
         plain.pool("p0.leaf0")
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
-                              delay="1 us").program("*", "aggregate").program("p0.spine0",
-                                                                              "aggregate", pool=0)
+    fabric = (
+        ln.clos.two_tier(
+            planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s", delay="1 us"
+        )
+        .program("*", "aggregate")
+        .program("p0.spine0", "aggregate", pool=0)
+    )
     r = go(tmp_path / "clos", fabric, ln.AllReduce("100 kB", allreduce="ina"), pools="20 us")
     with pytest.raises(ln.UsageError, match=r"pool: p0\.spine0 has no slots; there are p0\.leaf0"):
         r.pool("p0.spine0")

@@ -7,13 +7,15 @@ import loomnet as ln
 
 
 def fabric(**more):
-    return ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                            delay="5 us", **more)
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="5 us", **more
+    )
 
 
 def go(tmp_path, made, job=None, faults=(), **options):
-    return ln.run(made, job or ln.AllReduce("200 kB", 3), faults, seed=1, directory=tmp_path,
-                  **options)
+    return ln.run(
+        made, job or ln.AllReduce("200 kB", 3), faults, seed=1, directory=tmp_path, **options
+    )
 
 
 def test_every_switch_forwards_unless_told_otherwise(tmp_path):
@@ -35,8 +37,10 @@ def test_every_switch_forwards_unless_told_otherwise(tmp_path):
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_a_program_that_falls_through_to_forward_changes_no_figure(tmp_path, transport):
     job = ln.AllReduce("200 kB", 3, transport)
-    runs = [go(tmp_path / name, fabric().program("*", name), job)
-            for name in ("forward", "sum", "mirror")]
+    runs = [
+        go(tmp_path / name, fabric().program("*", name), job)
+        for name in ("forward", "sum", "mirror")
+    ]
     assert [str(r.metrics) for r in runs] == [str(runs[0].metrics)] * 3
 
 
@@ -63,8 +67,11 @@ def test_a_killed_switch_gets_its_tables_again(tmp_path):
 REFUSED = {
     "a glob without a match": (("p9.*", "sum"), {}, 'no switch "p9.*"; nearest: p0.'),
     "an unknown program": (("*", "summ"), {}, 'no switch program "summ"; there are aggregate, f'),
-    "a policy that there is not": (("p0.*", "aggregate"), {"policy": "esb"},
-                                   'option policy: must be switchml, atp or esa, not "esb"'),
+    "a policy that there is not": (
+        ("p0.*", "aggregate"),
+        {"policy": "esb"},
+        'option policy: must be switchml, atp or esa, not "esb"',
+    ),
     "a size that is none": (("p0.*", "aggregate"), {"pool": "5 miles"}, "pool"),
     "an option that the program lacks": (("*", "sum"), {"pool": 5}, 'has no option "pool"'),
     "a value out of range": (("*", "mirror"), {"sample": 0}, "must be 1 to 1000000000, not 0"),
@@ -94,8 +101,9 @@ def test_a_result_names_the_switches_that_there_are(tmp_path):
 
 
 def test_a_switch_that_a_large_run_did_not_build_forwards(tmp_path):
-    made = ln.clos.two_tier(planes=1, leaves=64, spines=8, hosts_per_leaf=16, rate="100 Gb/s",
-                            delay="1 us")
+    made = ln.clos.two_tier(
+        planes=1, leaves=64, spines=8, hosts_per_leaf=16, rate="100 Gb/s", delay="1 us"
+    )
     job = ln.Flows(pairs=[(0, 1)], count=1, sizes="10 kB", ranks=2)
     r = go(tmp_path / "part", made, job)
     assert r.plan.partial and r.switch("p0.leaf63").program == "forward"
@@ -112,13 +120,15 @@ def test_snapshots_are_taken_at_the_times_that_a_run_is_given(tmp_path):
     assert leaf.snapshot(at="0.1 ms") == leaf.snapshot(at="100 us") == {"sums": []}
     assert leaf.snapshot(at="0 s") == {"sums": []}
     assert str(r.metrics) == str(plain.metrics) and r.data.totals == plain.data.totals
-    with pytest.raises(ln.UsageError, match=r'at=3 ms: none was taken then; give the run '
-                                            r'snapshots=\["3 ms"\]; there are 0 ps, 100 us'):
+    with pytest.raises(
+        ln.UsageError,
+        match=r"at=3 ms: none was taken then; give the run "
+        r'snapshots=\["3 ms"\]; there are 0 ps, 100 us',
+    ):
         leaf.snapshot(at="3 ms")
     with pytest.raises(ln.UsageError, match="there are none"):
         r.switch("p0.leaf1").snapshot(at="0 s")
-    for wrong, line in ((5, "snapshots=5 is no list of times"), (["x"], "x"),
-                        ("-1 s", "-1 s")):
+    for wrong, line in ((5, "snapshots=5 is no list of times"), (["x"], "x"), ("-1 s", "-1 s")):
         with pytest.raises(ln.UsageError, match=line):
             go(tmp_path / "refused", made, snapshots=wrong)
         assert not (tmp_path / "refused").exists() or not list((tmp_path / "refused").iterdir())

@@ -18,8 +18,14 @@ RATE = 40 * 10**6
 
 def dumbbell(queue, buffer="400 kB", **options):
     """Two hosts to two others over 40 Mb/s, round trip 20 ms; a buffer of 80 ms."""
-    fabric = ln.dumbbell(left=2, right=2, rate="200 Mb/s", bottleneck="40 Mb/s", delay="1 ms",
-                         bottleneck_delay="8 ms")
+    fabric = ln.dumbbell(
+        left=2,
+        right=2,
+        rate="200 Mb/s",
+        bottleneck="40 Mb/s",
+        delay="1 ms",
+        bottleneck_delay="8 ms",
+    )
     return fabric.override(BOTTLENECK, queue=queue, data_limit=buffer, **options)
 
 
@@ -32,8 +38,14 @@ def standing_queue(lab, queue, cc="cubic", **options):
     """Mean time in the queue in the second half of one bulk flow's life, and its share of the
     link."""
     job = ln.Flows("60 MB", pairs=[(0, 2)], transport="tcp")
-    r = lab.run(dumbbell(queue, **options), job, label=f"{queue}-{cc}-{len(options)}",
-                sample="5 ms", queues=[BOTTLENECK], tcp={"cc": cc, "mtu": 1500})
+    r = lab.run(
+        dumbbell(queue, **options),
+        job,
+        label=f"{queue}-{cc}-{len(options)}",
+        sample="5 ms",
+        queues=[BOTTLENECK],
+        tcp={"cc": cc, "mtu": 1500},
+    )
     end = r.flow_records[0].end_ps
     waited = r.data.samples.queue_seconds(BOTTLENECK, RATE, end // 2, end)
     used = 60e6 * 8 * (1500 + 38) / (1500 - 72) / RATE / (end / 1e12)
@@ -71,8 +83,11 @@ def test_fair_queueing_isolates_a_sparse_flow_from_a_bulk_flow(lab, queue):
         bulks = [f for f in r.flow_records if f.bytes > 10**6]
         first = min(f.start_ps for f in bulks) + 2 * 10**12
         last = max(f.end_ps for f in bulks)
-        short = [f.end_ps - f.start_ps for f in r.flow_records
-                 if f.bytes < 10**4 and first < f.start_ps and f.end_ps < last]
+        short = [
+            f.end_ps - f.start_ps
+            for f in r.flow_records
+            if f.bytes < 10**4 and first < f.start_ps and f.end_ps < last
+        ]
         assert len(short) > 5
         return statistics.median(short) / 1e12
 
@@ -83,6 +98,7 @@ def test_fair_queueing_isolates_a_sparse_flow_from_a_bulk_flow(lab, queue):
 
 def test_fair_queueing_gives_two_flows_the_same_where_fifo_favours_the_short_way(lab):
     """Reno's rate falls with the round trip; fair queueing's shares do not."""
+
     def ratio(queue):
         fabric = ln.Fabric()
         near, far = fabric.add_switch("p0.leaf0"), fabric.add_switch("p0.leaf1")
@@ -99,8 +115,9 @@ def test_fair_queueing_gives_two_flows_the_same_where_fifo_favours_the_short_way
 
 def test_the_default_is_strict_priority_and_named_so(lab):
     def run(label, **settings):
-        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                                  delay="1 us")
+        fabric = ln.clos.two_tier(
+            planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+        )
         fabric.override("*--*", **settings)
         return lab.run(fabric, ln.AllToAll("1 MB", transport="mrc"), label=label)
 
@@ -152,7 +169,8 @@ def test_a_port_under_pfc_queues_by_priority(lab):
         make_plan(dumbbell("codel"), defaults=lossless)
     assert str(caught.value) == (
         f'{BOTTLENECK}: queue: a port under PFC queues by "priority" or "laggard_first", not '
-        '"codel"; give queue="priority" or, on this link both ways, pfc=False')
+        '"codel"; give queue="priority" or, on this link both ways, pfc=False'
+    )
     # PFC at another port of the switch.
     fabric = dumbbell("codel").override("p0.leaf0--p0.leaf1", pfc=False)
     with pytest.raises(FabricError) as caught:
@@ -182,7 +200,10 @@ def test_pfc_loses_nothing_of_frames_longer_than_the_fabrics_own(lab):
 
 def test_runs_of_shorter_frames_have_the_headroom_they_had(lab):
     for transport, options in (("tcp", {"tcp": {"mtu": 1500}}), ("mrc", {}), ("tcp", {})):
-        r = lab.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us", pfc=True),
-                    ln.Flows("100 kB", pairs=[(0, 1)], transport=transport),
-                    label=f"{transport}{len(options)}", **options)
+        r = lab.run(
+            ln.star(hosts=2, rate="10 Gb/s", delay="1 us", pfc=True),
+            ln.Flows("100 kB", pairs=[(0, 1)], transport=transport),
+            label=f"{transport}{len(options)}",
+            **options,
+        )
         assert r.plan.links[0].forward.largest_frame_bytes == 4238

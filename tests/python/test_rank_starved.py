@@ -42,8 +42,9 @@ def test_a_rank_that_had_no_turn_at_all_does_not_stand(monkeypatch):
     assert Machine(monkeypatch).passes(60, wants=True) < 2
 
 
-@pytest.mark.parametrize("given", [{}, {"used": 0.02}, {"used": 0.02, "queued": 0.3},
-                                   {"used": 0.02, "wants": True}])
+@pytest.mark.parametrize(
+    "given", [{}, {"used": 0.02}, {"used": 0.02, "queued": 0.3}, {"used": 0.02, "wants": True}]
+)
 def test_a_rank_that_sleeps_or_looks_now_and_then_stands(monkeypatch, given):
     assert Machine(monkeypatch).passes(60, **given) > 60
 
@@ -59,7 +60,8 @@ def test_waits_for_a_processor_are_read_of_the_kernel():
             os.sched_setaffinity(each.pid, only)
         end = time.monotonic() + 10
         while time.monotonic() < end and not all(
-                queued_seconds(each.pid)[1] > 0.05 for each in spinning):
+            queued_seconds(each.pid)[1] > 0.05 for each in spinning
+        ):
             time.sleep(0.05)
         assert all(queued_seconds(each.pid) > (True, 0.05) for each in spinning)
     finally:

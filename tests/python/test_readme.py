@@ -40,7 +40,7 @@ def test_it_is_short_and_says_what_it_is_first():
     start = TEXT.index("## Start without root")
     assert TEXT.index("![") < start < TEXT.index("script/demo")
     # Both ways, the wheel's first, each with its time, before the first output.
-    head = TEXT[start:TEXT.index("The last command prints")]
+    head = TEXT[start : TEXT.index("The last command prints")]
     wheel, source = head.index("pip install dist/loomnet-"), head.index("pip install '.[torch")
     assert wheel < source and re.search(r"\d+ s", head[:wheel])
     assert re.search(r"\d+ min", head[wheel:source])

@@ -29,8 +29,24 @@ def test_runs_are_the_same_to_the_picosecond(tmp_path, request):
         report = ln.load(SCENARIO).run(seed=1, directory=tmp_path / name, steps=STEPS)
         assert report.ok, report.failed
     done = subprocess.run(
-        [sys.executable, "-m", "loomnet", "run", SCENARIO, "--seed", "1", "--set", f"steps={STEPS}",
-         "--json", "third.json"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        [
+            sys.executable,
+            "-m",
+            "loomnet",
+            "run",
+            SCENARIO,
+            "--seed",
+            "1",
+            "--set",
+            f"steps={STEPS}",
+            "--json",
+            "third.json",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     values = {metric.name: metric.value for metric in report.rows}
     times = [values[f"step_{number}_s"] for number in range(2, STEPS + 1)]
@@ -68,13 +84,17 @@ def traces(scratch: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("act", "words"), [
-    ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 was killed by SIGKILL"),
-    ("raise ValueError('a bug in step 4')", "ValueError: a bug in step 4"),
-])
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 was killed by SIGKILL"),
+        ("raise ValueError('a bug in step 4')", "ValueError: a bug in step 4"),
+    ],
+)
 def test_a_rank_that_dies_is_named_and_leaves_nothing(tmp_path, monkeypatch, act, words):
     script = tmp_path / "dies.py"
-    script.write_text(textwrap.dedent(f"""
+    script.write_text(
+        textwrap.dedent(f"""
         import os, signal, torch, torch.distributed as dist
         torch.set_num_threads(1)
         dist.init_process_group("gloo")
@@ -86,13 +106,15 @@ def test_a_rank_that_dies_is_named_and_leaves_nothing(tmp_path, monkeypatch, act
             if step == 4 and dist.get_rank() == 1:
                 {act}
             optimizer.step()
-        """))
+        """)
+    )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
     before, began = traces(scratch), time.monotonic()
-    fabric = ln.clos.two_tier(planes=8, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=8, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us"
+    )
     lab = Lab("dies", directory=tmp_path / "run")
     r = lab.run(fabric, ln.TorchJob(script, ranks=3, transport="mrc", compute="1 ms"))
     assert time.monotonic() - began < 120  # imports of torch on a busy machine

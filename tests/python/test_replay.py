@@ -29,8 +29,9 @@ def ran(tmp_path, monkeypatch):
     """A folder with a scenario and one run of it."""
     (tmp_path / "small.py").write_text(textwrap.dedent(SCENARIO))
     monkeypatch.chdir(tmp_path)
-    status = main(["run", "small.py::small", "--seed", "9", "--set", "size=300 kB",
-                   "--set", "hosts=3"])
+    status = main(
+        ["run", "small.py::small", "--seed", "9", "--set", "size=300 kB", "--set", "hosts=3"]
+    )
     assert status == 0
     (folder,) = (tmp_path / "runs").iterdir()
     return folder

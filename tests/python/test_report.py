@@ -52,12 +52,18 @@ def around(bound):
         *((value, {"le": 2.5}, value <= 2.5) for value in around(2.5)),
         *((value, {"eq": 2.5}, value == 2.5) for value in around(2.5)),
         *((value, {"ge": 2.5, "le": 4}, 2.5 <= value <= 4) for value in (*around(2.5), *around(4))),
-        *((value, {"approx": 8, "abs": 0.5}, 7.5 <= value <= 8.5)
-          for value in (*around(7.5), *around(8.5))),
-        *((value, {"approx": 8, "rel": 0.0625}, 7.5 <= value <= 8.5)
-          for value in (*around(7.5), *around(8.5))),
-        *((value, {"approx": -8, "rel": 0.0625}, -8.5 <= value <= -7.5)
-          for value in (*around(-7.5), *around(-8.5))),
+        *(
+            (value, {"approx": 8, "abs": 0.5}, 7.5 <= value <= 8.5)
+            for value in (*around(7.5), *around(8.5))
+        ),
+        *(
+            (value, {"approx": 8, "rel": 0.0625}, 7.5 <= value <= 8.5)
+            for value in (*around(7.5), *around(8.5))
+        ),
+        *(
+            (value, {"approx": -8, "rel": 0.0625}, -8.5 <= value <= -7.5)
+            for value in (*around(-7.5), *around(-8.5))
+        ),
         (3, {"ge": 4}, False),
         (4, {"ge": 4}, True),
         (5, {"le": 4}, False),

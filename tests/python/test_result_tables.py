@@ -48,16 +48,32 @@ def test_every_number_parses_back_to_its_value(value, unit):
     assert len(text) <= 15
 
 
-@pytest.mark.parametrize(("value", "unit", "text"), [
-    (3.431e-5, "s", "34.31 us"), (4.26e-6, "s", "4.26 us"), (0.0005639, "s", "563.9 us"),
-    (0.00099999, "s", "1 ms"), (659.25, "s", "659.2 s"), (7200.0, "s", "7200 s"), (0, "s", "0 s"),
-    (0.7568421, "ratio", "0.7568"), (1, "ratio", "1"), (5e-5, "ratio", "5e-05"),
-    (703, "packets", "703"), (99_999, "packets", "99999"), (1_200_000, "packets", "1.2 M"),
-    (4e11, "b/s", "400 Gb/s"), (1.05e9, "B", "1.05 GB"),
-    (44204.3, "B/s", "44.2 kB/s"), (12345, "s", "12345 s"), (12345.6, None, "12346"),
-    (2.302585, "loss", "2.303"),
-    (None, "s", "–"), (math.nan, "s", "nan"),
-])
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (3.431e-5, "s", "34.31 us"),
+        (4.26e-6, "s", "4.26 us"),
+        (0.0005639, "s", "563.9 us"),
+        (0.00099999, "s", "1 ms"),
+        (659.25, "s", "659.2 s"),
+        (7200.0, "s", "7200 s"),
+        (0, "s", "0 s"),
+        (0.7568421, "ratio", "0.7568"),
+        (1, "ratio", "1"),
+        (5e-5, "ratio", "5e-05"),
+        (703, "packets", "703"),
+        (99_999, "packets", "99999"),
+        (1_200_000, "packets", "1.2 M"),
+        (4e11, "b/s", "400 Gb/s"),
+        (1.05e9, "B", "1.05 GB"),
+        (44204.3, "B/s", "44.2 kB/s"),
+        (12345, "s", "12345 s"),
+        (12345.6, None, "12346"),
+        (2.302585, "loss", "2.303"),
+        (None, "s", "–"),
+        (math.nan, "s", "nan"),
+    ],
+)
 def test_numbers_as_text(value, unit, text):
     assert number_text(value, unit) == text
 
@@ -78,17 +94,23 @@ def tables_as_text(report, width):
 
 def wide_report(phases, figures, value=3.4314159e-5):
     report = Report("wide")
-    report.rows = [metric(figure, value * (1 + i + 10 * j), unit="s", phase=phase, label="mrc")
-                   for i, phase in enumerate(phases) for j, figure in enumerate(figures)]
+    report.rows = [
+        metric(figure, value * (1 + i + 10 * j), unit="s", phase=phase, label="mrc")
+        for i, phase in enumerate(phases)
+        for j, figure in enumerate(figures)
+    ]
     return report
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120])
-@pytest.mark.parametrize("phases", [
-    ["before", "nic_link_down", "leaf_spine_down", "silent_loss", "spine_down", "after"],
-    ["before", "a_phase_whose_name_alone_is_longer_than_half_of_a_terminal_is_wide", "after"],
-    [f"phase{i}" for i in range(40)],
-])
+@pytest.mark.parametrize(
+    "phases",
+    [
+        ["before", "nic_link_down", "leaf_spine_down", "silent_loss", "spine_down", "after"],
+        ["before", "a_phase_whose_name_alone_is_longer_than_half_of_a_terminal_is_wide", "after"],
+        [f"phase{i}" for i in range(40)],
+    ],
+)
 def test_tables_fit_and_lose_no_number(width, phases):
     report = wide_report(phases, ["iteration_s", "recovery_s", "a" * 60 + "_s"])
     text = tables_as_text(report, width)
@@ -98,9 +120,13 @@ def test_tables_fit_and_lose_no_number(width, phases):
 
 
 @settings(deadline=None)
-@given(st.lists(NAMES, min_size=1, max_size=8, unique=True),
-       st.lists(NAMES, min_size=1, max_size=4, unique=True), NUMBERS, st.sampled_from(UNITS),
-       st.sampled_from([20, 80, 100, 120]))
+@given(
+    st.lists(NAMES, min_size=1, max_size=8, unique=True),
+    st.lists(NAMES, min_size=1, max_size=4, unique=True),
+    NUMBERS,
+    st.sampled_from(UNITS),
+    st.sampled_from([20, 80, 100, 120]),
+)
 def test_any_names_and_values_are_whole(phases, figures, value, unit, width):
     report = Report("any")
     report.rows = [metric(f, value, unit=unit, phase=p) for p in phases for f in figures]
@@ -155,6 +181,7 @@ def test_every_column_has_a_name_and_a_label_is_in_the_title(tmp_path):
 
 def test_of_many_runs_only_what_the_scenario_says_is_printed(tmp_path):
     """And each run that is no result."""
+
     def run(request):
         return steady_run(log=[])
 
@@ -178,8 +205,10 @@ def test_of_many_runs_only_what_the_scenario_says_is_printed(tmp_path):
 
 def lossy_lab(tmp_path, **keywords):
     def run(request):
-        return steady_run(log=[], totals={
-            "link p0.leaf0->p0.spine0": {f"drop_reason_{i}": 10**i for i in range(14)}})
+        return steady_run(
+            log=[],
+            totals={"link p0.leaf0->p0.spine0": {f"drop_reason_{i}": 10**i for i in range(14)}},
+        )
 
     lab = ln.Lab("lossy", directory=tmp_path, runner=ScriptedRunner(run))
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
@@ -212,15 +241,29 @@ def test_a_loss_is_missed_only_where_there_was_to_be_one(tmp_path):
 
 def test_metrics_and_checks_have_their_units():
     report = Report("units")
-    report.rows = [metric("blip_s", 0.0001148, unit="s"), metric("errors", 0, unit="errors"),
-                   metric("final_loss", 1.353, unit="loss"), metric("steps", 4, unit="hops"),
-                   metric("busbw", 45.4, unit="GB/s"), metric("rate", 4e10, unit="b/s")]
-    report.checks = [check("near", 0.750001, le=0.75),
-                     check("share", 0.7568421, approx=2 / 3, abs=0.1)]
+    report.rows = [
+        metric("blip_s", 0.0001148, unit="s"),
+        metric("errors", 0, unit="errors"),
+        metric("final_loss", 1.353, unit="loss"),
+        metric("steps", 4, unit="hops"),
+        metric("busbw", 45.4, unit="GB/s"),
+        metric("rate", 4e10, unit="b/s"),
+    ]
+    report.checks = [
+        check("near", 0.750001, le=0.75),
+        check("share", 0.7568421, approx=2 / 3, abs=0.1),
+    ]
     text = printed(report, 80)
-    for line in ("blip_s: 114.8 us", "errors: 0", "final_loss: 1.353", "steps: 4 hops",
-                 "busbw: 45.4 GB/s", "rate: 40 Gb/s",
-                 "FAIL near: 0.750001  [≤ 0.75]", "ok   share: 0.7568  [0.6667 ± 0.1]"):
+    for line in (
+        "blip_s: 114.8 us",
+        "errors: 0",
+        "final_loss: 1.353",
+        "steps: 4 hops",
+        "busbw: 45.4 GB/s",
+        "rate: 40 Gb/s",
+        "FAIL near: 0.750001  [≤ 0.75]",
+        "ok   share: 0.7568  [0.6667 ± 0.1]",
+    ):
         assert line in text.splitlines(), text
 
 
@@ -238,9 +281,18 @@ def test_progress_has_units_share_total_and_time_left():
     watch = Watch(clock)
     lines = []
     for step in range(0, 60, 6):
-        lines.append(watch.text("flap", Progress(
-            Time.of(step * 536_000_000), step=step or None, total=60,
-            iteration=Time("536 us") if step else None, phase="down" if step > 30 else None))[0])
+        lines.append(
+            watch.text(
+                "flap",
+                Progress(
+                    Time.of(step * 536_000_000),
+                    step=step or None,
+                    total=60,
+                    iteration=Time("536 us") if step else None,
+                    phase="down" if step > 30 else None,
+                ),
+            )[0]
+        )
         clock.now += 1
     assert lines[0] == "flap  0 s  step 0 of 60 (0 %)" and "left" not in lines[1]
     assert lines[5] == "flap  16.1 ms  step 30 of 60 (50 %)  iteration 536 us  about 5 s left"
@@ -271,7 +323,8 @@ def test_silence_says_what_is_waited_for_from_the_fifth_second():
     clock.now += 0.2
     text, waiting = watch.text("x", still)
     assert waiting and text.endswith(
-        "nothing has moved for 5 s: waiting for rank 2 in wait_for_store (train.py:7)")
+        "nothing has moved for 5 s: waiting for rank 2 in wait_for_store (train.py:7)"
+    )
     moved = Progress(Time("1.1 s"), step=3, waits=still.waits)
     assert watch.text("x", moved) == ("x  1.1 s  step 3", False)
 
@@ -292,8 +345,11 @@ def test_a_log_gets_a_line_per_phase_and_per_thing_waited_for(monkeypatch):
 
 def test_the_lab_adds_where_the_job_ends(tmp_path):
     seen = []
-    lab = ln.Lab(directory=tmp_path, runner=ScriptedRunner(lambda request: steady_run()),
-                 on_progress=lambda label, progress: seen.append(progress))
+    lab = ln.Lab(
+        directory=tmp_path,
+        runner=ScriptedRunner(lambda request: steady_run()),
+        on_progress=lambda label, progress: seen.append(progress),
+    )
     lab.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.AllReduce("1 MB", 7))
     assert [(each.total, each.until) for each in seen] == [(7, None)]
 

@@ -18,8 +18,9 @@ STEPS = {"all_reduce": 2 * (RANKS - 1), "reduce_scatter": RANKS - 1, "all_gather
 
 
 def _fabric() -> Any:
-    return ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                            delay="1 us")
+    return ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
 
 
 def _run(job: Any, **options: Any) -> Any:
@@ -66,9 +67,9 @@ def test_packets_in_a_capture_carry_the_header(tmp_path: Path) -> None:
     _run(job, roce={"identity": "hdr"}, pcap={"h0:0": str(file)})
     raw = file.read_bytes()
     # UDP to 18771 with magic, version 1 and no flags, gen 0, job 0, ring 0, rank 0 of 4, step 9.
-    first = bytes.fromhex("5359" "10" "00" "0000" "0000" "0000" "0004" "00090000")
-    assert first in raw and raw[raw.index(first) - 6:raw.index(first) - 4] == b"\x49\x53"
-    assert bytes.fromhex("5359" "12" "00" "0000" "0000" "0000" "0004" "000e") in raw, "L of step 14"
+    first = bytes.fromhex("53591000000000000000000400090000")
+    assert first in raw and raw[raw.index(first) - 6 : raw.index(first) - 4] == b"\x49\x53"
+    assert bytes.fromhex("535912000000000000000004000e") in raw, "L of step 14"
 
 
 @pytest.mark.parametrize("options", [{"rehash": "step"}, {"identity": "sport"}])
@@ -108,8 +109,7 @@ def test_computing_between_steps_is_seeded_and_takes_longer() -> None:
 @pytest.mark.parametrize("job", [ln.Incast("4 MB", transport="mrc"), ln.AllReduce("4 MB", 2)])
 def test_room_for_the_header_in_trimmed_packets(job: Any) -> None:
     fabric = _fabric().override("p0.leaf*->p0.spine*", rate="10 Gb/s", data_limit="80 kB")
-    found = ln.run(fabric, job, seed=3, payload=True,
-                   mrc={"identity": "hdr", "cc": "fixed_window"})
+    found = ln.run(fabric, job, seed=3, payload=True, mrc={"identity": "hdr", "cc": "fixed_window"})
     assert found.data.wrong == 0
     trimmed = sum(row.get("trimmed", 0) for row in found.data.totals.values())
     short = sum(row.get("drop_short", 0) for row in found.data.totals.values())
@@ -118,17 +118,20 @@ def test_room_for_the_header_in_trimmed_packets(job: Any) -> None:
     assert {half.trim_bytes for half in halves} == {0, 144}
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: ln.AllReduce("1 MB", allreduce="ina", channels=2), "channels="),
-    (lambda: ln.AllReduce("1 MB", 20, new_communicator_every=1), "15 times"),
-    (lambda: ln.AllReduce("1 MB", channels=65), "channels"),
-    (lambda: ln.AllReduce("1 MB", queue_pair="fresh"), "queue_pair"),  # pyright: ignore
-    (lambda: _run(ln.AllReduce("1 MB", 1, "mrc", queue_pair="per-step")), "roce"),
-    (lambda: _run(ln.AllReduce("1 MB", 1, "mrc"), mrc={"identity": "sport"}), "identity"),
-    (lambda: _run(ln.AllReduce("1 MB", 1, "roce"), roce={"rehash": "packet"}), "rehash"),
-    (lambda: _run(ln.Broadcast("1 MB", 1, "roce")).ring_steps, "ring_steps"),
-    (lambda: _run(ln.AllReduce("1 MB", 1, "roce")).ring_steps.completions(3), "channel 3"),
-])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ln.AllReduce("1 MB", allreduce="ina", channels=2), "channels="),
+        (lambda: ln.AllReduce("1 MB", 20, new_communicator_every=1), "15 times"),
+        (lambda: ln.AllReduce("1 MB", channels=65), "channels"),
+        (lambda: ln.AllReduce("1 MB", queue_pair="fresh"), "queue_pair"),  # pyright: ignore
+        (lambda: _run(ln.AllReduce("1 MB", 1, "mrc", queue_pair="per-step")), "roce"),
+        (lambda: _run(ln.AllReduce("1 MB", 1, "mrc"), mrc={"identity": "sport"}), "identity"),
+        (lambda: _run(ln.AllReduce("1 MB", 1, "roce"), roce={"rehash": "packet"}), "rehash"),
+        (lambda: _run(ln.Broadcast("1 MB", 1, "roce")).ring_steps, "ring_steps"),
+        (lambda: _run(ln.AllReduce("1 MB", 1, "roce")).ring_steps.completions(3), "channel 3"),
+    ],
+)
 def test_what_is_wrong_is_refused_in_a_line(make: Any, text: str) -> None:
     with pytest.raises(UsageError, match=text) as refused:
         make()
@@ -145,8 +148,7 @@ def test_figures_of_steps_on_a_hand_made_run() -> None:
     assert found.gap() == pytest.approx((1 + 2 + 3 + 4) / 8)
     assert found.gap(begin_s=4) == pytest.approx((2 + 4) / 4)
     times, gaps = found.gap_series()
-    assert list(zip(times, gaps, strict=True)) == [
-        (1, 1), (2, 1), (3, 2), (4, 2), (6, 1), (8, 0)]
+    assert list(zip(times, gaps, strict=True)) == [(1, 1), (2, 1), (3, 2), (4, 2), (6, 1), (8, 0)]
     assert found.largest_gap() == 2
     assert [row["time"] for row in found.table().rows] == sorted(row[3] / 1e12 for row in rows)
     late = RingSteps.of(found.rows[:5], 10**12)  # rank 1 never completes its last steps
@@ -160,8 +162,11 @@ def test_figures_of_steps_on_a_hand_made_run() -> None:
 
 
 def test_a_gap_over_all_channels_is_their_mean() -> None:
-    rows = [(rank, channel, 0, (1 + rank * (1 + channel)) * 10**12)
-            for channel in range(2) for rank in range(2)]
+    rows = [
+        (rank, channel, 0, (1 + rank * (1 + channel)) * 10**12)
+        for channel in range(2)
+        for rank in range(2)
+    ]
     found = RingSteps.of(numpy.array(sorted(rows, key=lambda row: row[3]), dtype=numpy.int64), 0, 5)
     assert found is not None and found.unnoted == 5
     assert [found.gap(channel) for channel in (0, 1)] == pytest.approx([1 / 2, 2 / 3])
@@ -173,6 +178,12 @@ def test_rows_of_ranks_are_joined_in_the_order_of_time_with_channels_from_zero()
     other = numpy.array([(1, 7, 0, 3), (1, 40, 0, 5), (1, 40, 1, 7)], dtype=numpy.int64)
     found = RingSteps.joined([one, other], 2, 4)
     assert found is not None and found.unnoted == 4
-    assert found.rows.tolist() == [[1, 0, 0, 1], [0, 1, 0, 3], [1, 1, 0, 3], [0, 0, 0, 4],
-                                   [1, 1, 1, 5], [0, 1, 1, 7]]
+    assert found.rows.tolist() == [
+        [1, 0, 0, 1],
+        [0, 1, 0, 3],
+        [1, 1, 0, 3],
+        [0, 0, 0, 4],
+        [1, 1, 1, 5],
+        [0, 1, 1, 7],
+    ]
     assert RingSteps.joined([], 0) is None

@@ -12,16 +12,27 @@ from loomnet.running.virtual_clock import VirtualRunner
 
 
 def fabric(**changes):
-    values = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2, "rate": "100 Gb/s",
-              "delay": "1 us", **changes}
+    values = {
+        "planes": 2,
+        "leaves": 2,
+        "spines": 2,
+        "hosts_per_leaf": 2,
+        "rate": "100 Gb/s",
+        "delay": "1 us",
+        **changes,
+    }
     return ln.clos.two_tier(**values)
 
 
 def notes(tmp_path, built, job, faults=(), *, clock="virtual", pcap=(), **options):
     """What is said of a run that does not take place."""
     said = []
-    lab = ln.Lab(directory=tmp_path, say=said.append, clock=clock,
-                 runner=ScriptedRunner(lambda request: steady_run(windows=())))
+    lab = ln.Lab(
+        directory=tmp_path,
+        say=said.append,
+        clock=clock,
+        runner=ScriptedRunner(lambda request: steady_run(windows=())),
+    )
     files = {port: tmp_path / "x.pcapng" for port in pcap}
     tmp_path.mkdir(exist_ok=True)
     lab.run(built, job, list(faults), pcap=files or None, **options)
@@ -37,8 +48,9 @@ class Asked(VirtualRunner):
 
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
-@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.AllGather, ln.ReduceScatter,
-                                  ln.SendRecv])
+@pytest.mark.parametrize(
+    "kind", [ln.AllReduce, ln.AllToAll, ln.AllGather, ln.ReduceScatter, ln.SendRecv]
+)
 def test_no_iteration_is_shorter_than_the_least(tmp_path, kind, transport):
     runner = Asked()
     lab = ln.Lab(directory=tmp_path, runner=runner)
@@ -70,8 +82,9 @@ def test_a_fault_before_the_end_of_the_first_iteration_is_said(tmp_path):
         return [line for line in found if "no whole iteration" in line]
 
     (note,) = said("200 us")
-    assert note.startswith("note: fault down begins at 200 us, but one iteration takes 480 us or "
-                           "more")
+    assert note.startswith(
+        "note: fault down begins at 200 us, but one iteration takes 480 us or more"
+    )
     assert said("500 us") == said("0 s") == said(ln.step(1)) == said("200 us", phase=None) == []
     early = ln.down("h0--p0.leaf0", at="200 us", duration="9 ms", phase="down")
     r = ln.run(fabric(), ln.AllReduce("8 MB", 12), [early], write=False)
@@ -100,8 +113,15 @@ def test_faults_without_any_phase_are_said_to_stand_in_before(tmp_path):
 
 def test_flows_between_ranks_of_one_host_go_by_its_local_link(tmp_path):
     runner = Asked()
-    two = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s",
-                           delay="1 us", ranks_per_host=2)
+    two = ln.clos.two_tier(
+        planes=1,
+        leaves=2,
+        spines=1,
+        hosts_per_leaf=1,
+        rate="100 Gb/s",
+        delay="1 us",
+        ranks_per_host=2,
+    )
     ln.Lab(directory=tmp_path, runner=runner).run(two, ln.Permutation("1 MB"))
     assert bytes_by_host(runner.request.lead) == {0: (1e6, 1e6), 1: (1e6, 1e6)}
 
@@ -136,8 +156,10 @@ def test_links_slower_than_their_packets_are_said(tmp_path):
 
 
 def overflowed(result):
-    return sum(each.get("drop_queue_full", 0) + each.get("trimmed", 0)
-               for each in result.data.totals.values())
+    return sum(
+        each.get("drop_queue_full", 0) + each.get("trimmed", 0)
+        for each in result.data.totals.values()
+    )
 
 
 def test_a_window_of_mrc_that_binds_is_said_and_does(tmp_path):
@@ -166,14 +188,25 @@ def test_windows_that_jobs_do_not_fill_and_defaults_are_not_spoken_of(tmp_path):
     small = ln.AllReduce("1 MB", 6)
     assert notes(tmp_path / "a", built, small, mrc={"mpr": 8}) == []
     assert notes(tmp_path / "b", built, ln.AllReduce("16 MB", 6)) == []
-    (note,) = notes(tmp_path / "c", fabric(rate="400 Gb/s"), ln.AllReduce("4 MB", 3, "roce"),
-                    roce={"in_flight_limit": 100_000})
+    (note,) = notes(
+        tmp_path / "c",
+        fabric(rate="400 Gb/s"),
+        ln.AllReduce("4 MB", 3, "roce"),
+        roce={"in_flight_limit": 100_000},
+    )
     assert 'roce={"in_flight_limit": 100000} lets a sender have 100 kB' in note
     far = fabric(rate="400 Gb/s", delay="100 us")
     (note,) = notes(tmp_path / "d", far, ln.AllReduce("64 MB", 3, "tcp"))
     assert 'tcp={"send_buffer": 4194304}' in note and "Linux's default" in note
-    assert notes(tmp_path / "e", far, ln.AllReduce("64 MB", 3, "tcp"),
-                 tcp={"send_buffer": 1 << 27, "receive_buffer": 1 << 27}) == []
+    assert (
+        notes(
+            tmp_path / "e",
+            far,
+            ln.AllReduce("64 MB", 3, "tcp"),
+            tcp={"send_buffer": 1 << 27, "receive_buffer": 1 << 27},
+        )
+        == []
+    )
     # Without packets there is no window, and live the kernel's TCP sizes its own.
     assert notes(tmp_path / "f", far, ln.AllReduce("64 MB", 3, "tcp"), model="fluid") == []
     flows = ln.Permutation("8 MB", transport="tcp")
@@ -195,9 +228,16 @@ def test_queues_that_were_made_small_are_said(tmp_path):
     assert "queues of p0.leaf0->h0 and 12 more hold 20 kB" in note
 
 
-@pytest.mark.parametrize(("rate", "delay"), [("400 Gb/s", "1 us"), ("10 Gb/s", "1 us"),
-                                             ("40 Mb/s", "0.5 ms"), ("20 Mb/s", "0.5 ms"),
-                                             ("100 Gb/s", "1 ms")])
+@pytest.mark.parametrize(
+    ("rate", "delay"),
+    [
+        ("400 Gb/s", "1 us"),
+        ("10 Gb/s", "1 us"),
+        ("40 Mb/s", "0.5 ms"),
+        ("20 Mb/s", "0.5 ms"),
+        ("100 Gb/s", "1 ms"),
+    ],
+)
 def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
     built = fabric(rate=rate, delay=delay)
     assert notes(tmp_path, built, ln.AllReduce("1 MB", 3), pcap=["h0:0"]) == []
@@ -205,8 +245,9 @@ def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
 
 @pytest.mark.parametrize("payload", [False, True])
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
-@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation,
-                                  ln.Incast])
+@pytest.mark.parametrize(
+    "kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation, ln.Incast]
+)
 def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transport, payload):
     monkeypatch.setattr(run_lint, "LARGE_CAPTURE", 1)
     said, file = [], tmp_path / "h0.pcapng"
@@ -243,8 +284,9 @@ def test_long_waits_are_said(tmp_path):
 def test_large_fabrics_and_other_jobs_are_looked_at_too(tmp_path):
     tree = ln.clos.fat_tree(k=16, rate="100 Gb/s", delay="1 us")
     assert notes(tmp_path / "a", tree, ln.Permutation("1 MB")) == []
-    big = ln.clos.two_tier(planes=4, leaves=32, spines=32, hosts_per_leaf=32, rate="400 Gb/s",
-                           delay="1 us")
+    big = ln.clos.two_tier(
+        planes=4, leaves=32, spines=32, hosts_per_leaf=32, rate="400 Gb/s", delay="1 us"
+    )
     assert notes(tmp_path / "b", big, ln.AllReduce("64 kB", ranks=8)) == []
     irregular = ln.star(hosts=3, rate="10 Gb/s", delay="1 us")
     assert notes(tmp_path / "c", irregular, ln.Flows(sizes=["1 MB"], count=3)) == []

@@ -228,8 +228,10 @@ def test_arithmetic_gives_what_a_list_of_nodes_and_links_gives(shape, data):
     from loomnet.plans.half_kinds import HalfKinds, links_of
     from loomnet.plans.usid_plan import UsidPlan
 
-    specs = tuple(HalfLink(ln.Rate(rate), ln.Time("1 us"))
-                  for rate in ("100 Gb/s", "200 Gb/s", "400 Gb/s")[:shape.tiers])
+    specs = tuple(
+        HalfLink(ln.Rate(rate), ln.Time("1 us"))
+        for rate in ("100 Gb/s", "200 Gb/s", "400 Gb/s")[: shape.tiers]
+    )
     fabric = ClosFabric("some", shape, specs)
     for number in data.draw(st.sets(st.sampled_from(range(shape.links)), max_size=3)):
         (a, _), (b, _) = shape.ends(number)
@@ -239,10 +241,13 @@ def test_arithmetic_gives_what_a_list_of_nodes_and_links_gives(shape, data):
     frame = 2190
     assert base_rtt(computed, frame) == base_rtt(listed, frame)
     assert [computed.neighbours(node) for node in range(shape.nodes)] == [
-        listed.neighbours(node) for node in range(shape.nodes)]
+        listed.neighbours(node) for node in range(shape.nodes)
+    ]
     rtt = base_rtt(listed, frame)
-    found = [list(links_of(each, HalfKinds(rtt, frame, LinkDefaults(pfc=True))))
-             for each in (computed, listed)]
+    found = [
+        list(links_of(each, HalfKinds(rtt, frame, LinkDefaults(pfc=True))))
+        for each in (computed, listed)
+    ]
     assert found[0] == found[1]
     for style in ("uN", "uA"):
         tables, others = UsidPlan(computed, style), UsidPlan(listed, style)

@@ -10,8 +10,11 @@ import loomnet as ln
 
 
 def test_every_scenario_is_in_the_list():
-    found = {str(path.relative_to(SCENARIOS).with_suffix("")) for path in SCENARIOS.rglob("*.py")
-             if "@ln.scenario" in path.read_text()}
+    found = {
+        str(path.relative_to(SCENARIOS).with_suffix(""))
+        for path in SCENARIOS.rglob("*.py")
+        if "@ln.scenario" in path.read_text()
+    }
     assert found == set(PARAMETERS)
     for name, values in PARAMETERS.items():
         assert set(values) <= {each.name for each in ln.load(SCENARIOS / f"{name}.py").parameters}

@@ -242,7 +242,9 @@ def test_two_tcp_flows_share_the_bottleneck(tmp_path):
 
 def test_a_scenario_without_a_docstring_has_that_of_its_file(tmp_path):
     path = tmp_path / "told.py"
-    path.write_text('"""What the file shows.\n\nMore."""\nimport loomnet as ln\n\n\n'
-                    "@ln.scenario\ndef told(lab: ln.Lab):\n    pass\n")
+    path.write_text(
+        '"""What the file shows.\n\nMore."""\nimport loomnet as ln\n\n\n'
+        "@ln.scenario\ndef told(lab: ln.Lab):\n    pass\n"
+    )
     (found,) = scenarios_in(path)
     assert found.doc == "What the file shows.\n\nMore."

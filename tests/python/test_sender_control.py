@@ -28,11 +28,18 @@ class ByRows:
 
 
 def test_a_controller_moves_flows_as_a_world_that_is_stepped_does(tmp_path):
-    job = ln.Flows(["2 MB", "1 MB"], pairs=[(0, 2), (1, 3)], transport="tcp",
-                   starts=["0 s", "150 ms"])
+    job = ln.Flows(
+        ["2 MB", "1 MB"], pairs=[(0, 2), (1, 3)], transport="tcp", starts=["0 s", "150 ms"]
+    )
     log = []
-    r = ln.run(ln.dumbbell(**FABRIC), job, seed=3, directory=tmp_path, tcp=HELD,
-               controllers=[ln.controller("by_rows", every="20 ms", log=log)])
+    r = ln.run(
+        ln.dumbbell(**FABRIC),
+        job,
+        seed=3,
+        directory=tmp_path,
+        tcp=HELD,
+        controllers=[ln.controller("by_rows", every="20 ms", log=log)],
+    )
     world = ln.World(ln.dumbbell(**FABRIC), job, seed=3, tcp=HELD)
     rows, seen = world.reset(), []
     while not world.done:
@@ -45,12 +52,22 @@ def test_a_controller_moves_flows_as_a_world_that_is_stepped_does(tmp_path):
         # A world is begun anew with the names that its flows will have; a run meets them later.
         names = [name for name in rows.dtype.names if name in looked.dtype.names]
         assert at == now and all(
-            np.array_equal(rows[name], looked[name], equal_nan=True) for name in names)
+            np.array_equal(rows[name], looked[name], equal_nan=True) for name in names
+        )
     # The placebo: a controller that looks and sets nothing leaves the windows where they began.
-    ln.plugin.controller("only_looks_at_rows")(type("OnlyLooks", (), {
-        "advance": lambda self, now, view: log.append((now, view.senders()))}))
-    idle = ln.run(ln.dumbbell(**FABRIC), job, seed=3, directory=tmp_path, tcp=HELD,
-                  controllers=[ln.controller("only_looks_at_rows", every="20 ms")])
+    ln.plugin.controller("only_looks_at_rows")(
+        type(
+            "OnlyLooks", (), {"advance": lambda self, now, view: log.append((now, view.senders()))}
+        )
+    )
+    idle = ln.run(
+        ln.dumbbell(**FABRIC),
+        job,
+        seed=3,
+        directory=tmp_path,
+        tcp=HELD,
+        controllers=[ln.controller("only_looks_at_rows", every="20 ms")],
+    )
     plain = ln.run(ln.dumbbell(**FABRIC), job, seed=3, directory=tmp_path, tcp=HELD)
     assert np.array_equal(idle.data.flows.columns, plain.data.flows.columns)
     assert not np.array_equal(idle.data.flows.columns, r.data.flows.columns)
@@ -59,8 +76,9 @@ def test_a_controller_moves_flows_as_a_world_that_is_stepped_does(tmp_path):
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_it_sets_the_senders_of_collectives(tmp_path, transport):
     """Each queue pair that has sent something is a row; a tenth of the rate takes ten times."""
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     seen = []
 
     @ln.plugin.controller(f"paces_{transport}")
@@ -73,8 +91,9 @@ def test_it_sets_the_senders_of_collectives(tmp_path, transport):
     job = ln.AllReduce("400 kB", 4, transport)
     given = {transport: HELD, "seed": 1, "directory": tmp_path}
     free = ln.run(fabric, job, **given)
-    held = ln.run(fabric, job, controllers=[ln.controller(f"paces_{transport}", every="10 us")],
-                  **given)
+    held = ln.run(
+        fabric, job, controllers=[ln.controller(f"paces_{transport}", every="10 us")], **given
+    )
     rows = np.concatenate([each[["flow", "source", "destination"]] for each in seen])
     assert set(rows["flow"]) == {-1}
     # A ring of four ranks, in their order; credits for slots go the other way.
@@ -84,23 +103,39 @@ def test_it_sets_the_senders_of_collectives(tmp_path, transport):
     assert held["errors"] == 0 and 5 < held.data.completion_ps / free.data.completion_ps < 30
 
 
-@pytest.mark.parametrize(("answer", "line"), [
-    (lambda view: ln.change.senders([0], cwnd=1e5),
-     r"change.senders: rows: nobody has looked: call view.senders\(\) first \(.*py:\d+\)"),
-    (lambda view: len(view.senders()) and ln.change.senders([7], cwnd=1e5),
-     r"change.senders: rows: the last look had [12] rows: index 7 is out of "
-     r"bounds .*py:\d+\)"),
-    (lambda view: len(view.senders()) and ln.change.senders([0], cwnd="much"),
-     r"change.senders: cwnd: 'much' is not a number, nor one for each of 1 "
-     r"rows \(.*py:\d+\)"),
-    (lambda view: len(view.senders()) and ln.change.senders([0], cwnd=-5.0),
-     r"change.senders: cwnd: -5 is not a window of 0 to 9e15 bytes; NaN leaves it as it is"),
-])
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (
+            lambda view: ln.change.senders([0], cwnd=1e5),
+            r"change.senders: rows: nobody has looked: call view.senders\(\) first \(.*py:\d+\)",
+        ),
+        (
+            lambda view: len(view.senders()) and ln.change.senders([7], cwnd=1e5),
+            r"change.senders: rows: the last look had [12] rows: index 7 is out of "
+            r"bounds .*py:\d+\)",
+        ),
+        (
+            lambda view: len(view.senders()) and ln.change.senders([0], cwnd="much"),
+            r"change.senders: cwnd: 'much' is not a number, nor one for each of 1 "
+            r"rows \(.*py:\d+\)",
+        ),
+        (
+            lambda view: len(view.senders()) and ln.change.senders([0], cwnd=-5.0),
+            r"change.senders: cwnd: -5 is not a window of 0 to 9e15 bytes; NaN leaves it as it is",
+        ),
+    ],
+)
 def test_what_cannot_be_is_one_line(tmp_path, answer, line):
-    ln.plugin.controller("wrong")(type("Wrong", (), {
-        "advance": lambda self, now, view: answer(view) or None}))
+    ln.plugin.controller("wrong")(
+        type("Wrong", (), {"advance": lambda self, now, view: answer(view) or None})
+    )
     job = ln.Flows("1 MB", pairs=[(0, 2), (1, 3)], transport="tcp")
     with pytest.raises(PluginError, match=line) as caught:
-        ln.run(ln.dumbbell(**FABRIC), job, directory=tmp_path,
-               controllers=[ln.controller("wrong", every="20 ms")])
+        ln.run(
+            ln.dumbbell(**FABRIC),
+            job,
+            directory=tmp_path,
+            controllers=[ln.controller("wrong", every="20 ms")],
+        )
     assert "\n" not in str(caught.value)

@@ -18,8 +18,17 @@ ALL = ["h0", "h1", "h2", "h3"]
 
 
 def fabric(**changes):
-    return ln.clos.two_tier(**{"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2,
-                               "rate": "10 Gb/s", "delay": "1 us", **changes})
+    return ln.clos.two_tier(
+        **{
+            "planes": 2,
+            "leaves": 2,
+            "spines": 2,
+            "hosts_per_leaf": 2,
+            "rate": "10 Gb/s",
+            "delay": "1 us",
+            **changes,
+        }
+    )
 
 
 def run(tmp_path, jobs, *args, name="several", seed=1, **options):
@@ -28,14 +37,24 @@ def run(tmp_path, jobs, *args, name="several", seed=1, **options):
 
 
 def ranks(name, *, hosts=None, transport="mrc", **changes):
-    return ln.TorchJob(TRAIN, args=["--steps=6"], ranks=2, name=name, hosts=hosts,
-                       transport=transport, compute="1 ms", log=LOSS, **changes)
+    return ln.TorchJob(
+        TRAIN,
+        args=["--steps=6"],
+        ranks=2,
+        name=name,
+        hosts=hosts,
+        transport=transport,
+        compute="1 ms",
+        log=LOSS,
+        **changes,
+    )
 
 
 def ends(way, name, **changes):
     row = endings.Row(way, "mid", "last", 2, "virtual")
-    return ln.TorchJob(endings.SCRIPT, args=row.arguments(0.1), ranks=2, compute="1 ms", name=name,
-                       **changes)
+    return ln.TorchJob(
+        endings.SCRIPT, args=row.arguments(0.1), ranks=2, compute="1 ms", name=name, **changes
+    )
 
 
 # --- where jobs are -------------------------------------------------------------------------------
@@ -49,28 +68,46 @@ def test_jobs_without_hosts_get_the_next_free_ones(tmp_path):
 
 
 def test_a_job_without_hosts_goes_round_those_that_another_names(tmp_path):
-    r = run(tmp_path, [ln.AllReduce(size="1 MB", ranks=2, name="late"),
-                       ln.AllReduce(size="1 MB", hosts=["h1", "h3"], name="named")])
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="1 MB", ranks=2, name="late"),
+            ln.AllReduce(size="1 MB", hosts=["h1", "h3"], name="named"),
+        ],
+    )
     assert hosts_of(r, "late") == [0, 2] and hosts_of(r, "named") == [1, 3]
 
 
-@pytest.mark.parametrize(("jobs", "words"), [
-    ([dict(hosts=["h0", "h1"], name="a", alone=True), dict(hosts=["h1", "h2"], name="b")],
-     'AllReduce "b": host h1 is of AllReduce "a", which is to be alone on its hosts'),
-    ([dict(hosts=["h1", "h2"], name="b"), dict(hosts=["h0", "h1"], name="a", alone=True)],
-     'AllReduce "b": host h1 is of AllReduce "a", which is to be alone'),
-    ([dict(ranks=4, name="a"), dict(ranks=2, name="b")],
-     'AllReduce "b": every host has another job; job 1 of the list, AllReduce "a", took all '
-     "4 hosts: lower its ranks=, or give hosts=, which jobs may share"),
-    ([dict(hosts=["h0", "h1"], name="a"), dict(ranks=2, name="b"), dict(ranks=2, name="c")],
-     'AllReduce "c": every host has another job; job 2 of the list, AllReduce "b", took 2 '
-     "of 4 "),
-    ([dict(hosts=ALL, name="a"), dict(ranks=2, name="b")],
-     'AllReduce "b": every host has another job; give hosts=, which jobs may share'),
-    ([dict(ranks=2, name="a"), dict(ranks=2, name="a")], 'two jobs are named "a"'),
-    ([dict(ranks=2, name="job1"), dict(ranks=2)], 'two jobs are named "job1"'),
-    ([dict(ranks=2, name="a"), dict(hosts=["h9", "h1"], name="b")], 'no host "h9"'),
-])
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        (
+            [dict(hosts=["h0", "h1"], name="a", alone=True), dict(hosts=["h1", "h2"], name="b")],
+            'AllReduce "b": host h1 is of AllReduce "a", which is to be alone on its hosts',
+        ),
+        (
+            [dict(hosts=["h1", "h2"], name="b"), dict(hosts=["h0", "h1"], name="a", alone=True)],
+            'AllReduce "b": host h1 is of AllReduce "a", which is to be alone',
+        ),
+        (
+            [dict(ranks=4, name="a"), dict(ranks=2, name="b")],
+            'AllReduce "b": every host has another job; job 1 of the list, AllReduce "a", took all '
+            "4 hosts: lower its ranks=, or give hosts=, which jobs may share",
+        ),
+        (
+            [dict(hosts=["h0", "h1"], name="a"), dict(ranks=2, name="b"), dict(ranks=2, name="c")],
+            'AllReduce "c": every host has another job; job 2 of the list, AllReduce "b", took 2 '
+            "of 4 ",
+        ),
+        (
+            [dict(hosts=ALL, name="a"), dict(ranks=2, name="b")],
+            'AllReduce "b": every host has another job; give hosts=, which jobs may share',
+        ),
+        ([dict(ranks=2, name="a"), dict(ranks=2, name="a")], 'two jobs are named "a"'),
+        ([dict(ranks=2, name="job1"), dict(ranks=2)], 'two jobs are named "job1"'),
+        ([dict(ranks=2, name="a"), dict(hosts=["h9", "h1"], name="b")], 'no host "h9"'),
+    ],
+)
 def test_jobs_that_cannot_be_placed_are_refused_in_one_line(tmp_path, jobs, words):
     with pytest.raises(UsageError) as caught:
         run(tmp_path, [ln.AllReduce(size="1 MB", **each) for each in jobs])
@@ -87,9 +124,14 @@ def test_no_job_and_no_job_of_ours_are_refused(tmp_path):
 def test_figures_are_the_jobs_own_and_times_begin_with_each(tmp_path):
     @ln.scenario
     def several(lab: ln.Lab):
-        lab.run(fabric(), [ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="a"),
-                           ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="b", start="3 ms")],
-                label="both")
+        lab.run(
+            fabric(),
+            [
+                ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="a"),
+                ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="b", start="3 ms"),
+            ],
+            label="both",
+        )
 
     report = several.run(directory=tmp_path / "runs")
     (result,) = report.results.values()
@@ -111,9 +153,14 @@ def test_a_job_in_a_list_is_the_job_alone(tmp_path):
 
 
 def test_faults_are_by_the_first_jobs_time(tmp_path):
-    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="late", start="4 ms"),
-                       ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="early")],
-            [ln.down("h0->p0.leaf0", at="2 ms", duration="5 ms", phase="fault")])
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="late", start="4 ms"),
+            ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="early"),
+        ],
+        [ln.down("h0->p0.leaf0", at="2 ms", duration="5 ms", phase="fault")],
+    )
     (late,), (early,) = r.job("late").data.windows, r.job("early").data.windows
     assert late.start_ps == 2 * 10**9
     assert early.start_ps - late.start_ps == 4 * 10**9  # the same moment in the other's time
@@ -121,13 +168,23 @@ def test_faults_are_by_the_first_jobs_time(tmp_path):
 
 
 # --- hosts that jobs share ------------------------------------------------------------------------
-@pytest.mark.parametrize(("first", "second"), [
-    ("mrc", "mrc"), ("mrc", "roce"), ("roce", "roce"), ("tcp", "mrc"), ("roce", "tcp"),
-    ("tcp", "tcp")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("mrc", "mrc"),
+        ("mrc", "roce"),
+        ("roce", "roce"),
+        ("tcp", "mrc"),
+        ("roce", "tcp"),
+        ("tcp", "tcp"),
+    ],
+)
 def test_traffic_on_the_same_hosts(tmp_path, first, second):
     """Every byte arrives where it should, and each job is slower than it is alone."""
-    jobs = [ln.AllReduce(size="2 MB", repeat=3, hosts=ALL, transport=first, name="a"),
-            ln.Permutation(size="4 MB", hosts=ALL, transport=second, name="b")]
+    jobs = [
+        ln.AllReduce(size="2 MB", repeat=3, hosts=ALL, transport=first, name="a"),
+        ln.Permutation(size="4 MB", hosts=ALL, transport=second, name="b"),
+    ]
     r = run(tmp_path, jobs, payload=True)
     assert r.data.fidelity.unexplained == 0
     for job in jobs:
@@ -135,8 +192,9 @@ def test_traffic_on_the_same_hosts(tmp_path, first, second):
         assert own.data.ended == "finished" and own.data.wrong == 0 and own["errors"] == 0
         alone = run(tmp_path, job, payload=True)
         sent = {host: int(series.payload.sum()) for host, series in alone.data.hosts.items()}
-        assert {host: int(series.payload.sum())
-                for host, series in own.data.hosts.items()} == sent  # none is the other's
+        assert {
+            host: int(series.payload.sum()) for host, series in own.data.hosts.items()
+        } == sent  # none is the other's
         if "tcp" not in (first, second):  # whose lost tails depend on chance
             assert own.data.completion_ps > alone.data.completion_ps
     assert r.metric("a.before.lost").value is not None
@@ -146,13 +204,16 @@ def test_traffic_on_the_same_hosts(tmp_path, first, second):
 
 def test_four_jobs_of_every_kind_on_the_same_hosts(tmp_path):
     trace = tmp_path / "flows.jsonl"
-    trace.write_text('{"at": "0 s", "source": 0, "destination": 1, "size": "1 MB"}\n'
-                     '{"at": "10 us", "source": 1, "destination": 0, "size": "2 MB"}\n')
-    jobs = [ln.AllToAll(size="1 MB", repeat=3, hosts=ALL, name="all"),
-            ln.Incast(size="500 kB", hosts=ALL, name="incast", repeat=3),
-            ln.Trace(trace, hosts=["h0", "h3"], name="trace", transport="roce"),
-            ln.SendRecv(size="1 MB", repeat=4, hosts=ALL, name="ring", transport="tcp",
-                        start="100 us")]
+    trace.write_text(
+        '{"at": "0 s", "source": 0, "destination": 1, "size": "1 MB"}\n'
+        '{"at": "10 us", "source": 1, "destination": 0, "size": "2 MB"}\n'
+    )
+    jobs = [
+        ln.AllToAll(size="1 MB", repeat=3, hosts=ALL, name="all"),
+        ln.Incast(size="500 kB", hosts=ALL, name="incast", repeat=3),
+        ln.Trace(trace, hosts=["h0", "h3"], name="trace", transport="roce"),
+        ln.SendRecv(size="1 MB", repeat=4, hosts=ALL, name="ring", transport="tcp", start="100 us"),
+    ]
     r = run(tmp_path, jobs, payload=True)
     for job in jobs:
         own = r.job(job.name).data
@@ -163,9 +224,15 @@ def test_four_jobs_of_every_kind_on_the_same_hosts(tmp_path):
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     @ln.scenario
     def mixed(lab: ln.Lab):
-        lab.run(fabric(), [ln.AllReduce(size="1 MB", repeat=3, hosts=ALL, name="a"),
-                           ln.Flows(load=0.4, count=50, sizes="websearch", hosts=ALL, name="b",
-                                    transport="tcp")])
+        lab.run(
+            fabric(),
+            [
+                ln.AllReduce(size="1 MB", repeat=3, hosts=ALL, name="a"),
+                ln.Flows(
+                    load=0.4, count=50, sizes="websearch", hosts=ALL, name="b", transport="tcp"
+                ),
+            ],
+        )
 
     def digest(folder):
         mixed.run(directory=tmp_path / folder, seed=5)
@@ -188,13 +255,15 @@ def alone_over_mrc(tmp_path_factory):
 
 # Over one transport they are tested live too.
 @pytest.mark.parametrize("second", [pytest.param("mrc", marks=pytest.mark.soak), "roce"])
-def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, alone_over_mrc,
-                                                                     second):
+def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(
+    tmp_path, alone_over_mrc, second
+):
     """A recording of both has all of it, and keeps the files of their ranks apart."""
     both = ["h0", "h2"]
     trace = tmp_path / "two.pftrace"
-    r = run(tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)],
-            trace=trace)
+    r = run(
+        tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)], trace=trace
+    )
     assert trace.stat().st_size > 10_000
     alone = [alone_over_mrc, run(tmp_path, ranks(None, hosts=both, transport=second))]
     for name, one in zip("ab", alone, strict=True):
@@ -208,8 +277,13 @@ def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, a
 
 
 def test_pytorch_beside_traffic_on_its_hosts(tmp_path, alone_over_mrc):
-    r = run(tmp_path, [ranks("train", hosts=["h0", "h2"]),
-                       ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise")])
+    r = run(
+        tmp_path,
+        [
+            ranks("train", hosts=["h0", "h2"]),
+            ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise"),
+        ],
+    )
     assert losses(r.job("train")) == losses(alone_over_mrc)
     assert r["noise.errors"] == 0 and r.job("noise").data.ended == "finished"
 
@@ -229,8 +303,13 @@ def test_a_job_that_fails_leaves_the_others_alone(tmp_path, shared):
 def test_the_report_is_valid_json_with_a_job_per_figure(tmp_path):
     @ln.scenario
     def two(lab: ln.Lab):
-        lab.run(fabric(), [ln.AllReduce(size="1 MB", ranks=2, name="a"),
-                           ln.Incast(size="1 MB", ranks=2, name="b")])
+        lab.run(
+            fabric(),
+            [
+                ln.AllReduce(size="1 MB", ranks=2, name="a"),
+                ln.Incast(size="1 MB", ranks=2, name="b"),
+            ],
+        )
 
     two.run(directory=tmp_path / "runs")
     (file,) = (tmp_path / "runs").rglob("report.json")
@@ -240,20 +319,40 @@ def test_the_report_is_valid_json_with_a_job_per_figure(tmp_path):
 
 def test_what_is_left_of_a_cut_fabric_is_shared(tmp_path):
     """Two pairs of hosts use both spines; without one of them each pair has half."""
-    r = run(tmp_path, [ln.AllReduce(size="1 MB", repeat=60, hosts=["h0", "h1"], name="a"),
-                       ln.AllReduce(size="1 MB", repeat=60, hosts=["h2", "h3"], name="b")],
-            [ln.down(f"p{plane}.leaf0--p{plane}.spine0", at=ln.step(20),
-                     duration=ln.iterations(20), phase="cut" if plane == 0 else None)
-             for plane in (0, 1)])
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="1 MB", repeat=60, hosts=["h0", "h1"], name="a"),
+            ln.AllReduce(size="1 MB", repeat=60, hosts=["h2", "h3"], name="b"),
+        ],
+        [
+            ln.down(
+                f"p{plane}.leaf0--p{plane}.spine0",
+                at=ln.step(20),
+                duration=ln.iterations(20),
+                phase="cut" if plane == 0 else None,
+            )
+            for plane in (0, 1)
+        ],
+    )
     assert r["a.cut.expected_capacity"] == r["b.cut.expected_capacity"] == 0.5
 
 
 def test_the_run_of_several_says_how_its_worst_job_ended(tmp_path):
-    r = run(tmp_path, [ln.AllReduce(size="1 MB", hosts=["h2", "h3"], name="good"),
-                       ends("raise", "bad", hosts=["h0", "h1"])])
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="1 MB", hosts=["h2", "h3"], name="good"),
+            ends("raise", "bad", hosts=["h0", "h1"]),
+        ],
+    )
     assert r.data.ended == "failed" and "good finished, bad failed" in repr(r)
-    for ask in (lambda: r.loss_curve, lambda: r.rank_log(0), lambda: r.flows,
-                lambda: r.series("goodput")):
+    for ask in (
+        lambda: r.loss_curve,
+        lambda: r.rank_log(0),
+        lambda: r.flows,
+        lambda: r.series("goodput"),
+    ):
         with pytest.raises(UsageError, match=r'of which job\? Write r.job\("good"\)'):
             ask()
     assert r.job("good").series("goodput").values
@@ -276,9 +375,14 @@ def test_figures_have_a_line_for_each_job(tmp_path):
 
 # --- what a job that fails or begins late says ----------------------------------------------------
 def test_each_failed_rank_is_named_with_the_time_of_its_failure(tmp_path):
-    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="good"),
-                       ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="bad", start="1 ms")],
-            [ln.down("h2--p*.leaf*", at="2 ms")])
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="good"),
+            ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="bad", start="1 ms"),
+        ],
+        [ln.down("h2--p*.leaf*", at="2 ms")],
+    )
     good, bad = r.job("good").data, r.job("bad").data
     assert good.ended == "finished" and bad.ended == "failed"
     assert {each.who for each in bad.errors} == {"rank 0", "rank 1"}
@@ -291,49 +395,71 @@ def test_a_graph_says_when_it_failed(tmp_path):
     pytest.importorskip("google.protobuf")
     from chakra_writer import ALL_REDUCE, COLLECTIVE, node, write
 
-    prefix = write(tmp_path, [[node(0, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10_000_000)]
-                              for _ in range(4)])
+    prefix = write(
+        tmp_path,
+        [[node(0, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10_000_000)] for _ in range(4)],
+    )
     r = run(tmp_path, ln.Trace(prefix), [ln.down("h2--p*.leaf*", at="1 ms")])
     (error,) = r.data.errors
     assert r.data.ended == "failed" and 10**9 < error.at_ps <= r.data.end_ps
 
 
 def test_a_phase_before_a_jobs_begin_says_so(tmp_path):
-    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="first"),
-                       ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="late", start="3 ms")],
-            [ln.down("h0->p0.leaf0", at="1 ms", duration="1 ms", phase="fault")])
-    reasons = {row["job"]: row["reason"] for row in r.metrics.rows
-               if row["name"] == "goodput_ratio" and row["phase"] == "before"}
+    r = run(
+        tmp_path,
+        [
+            ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="first"),
+            ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="late", start="3 ms"),
+        ],
+        [ln.down("h0->p0.leaf0", at="1 ms", duration="1 ms", phase="fault")],
+    )
+    reasons = {
+        row["job"]: row["reason"]
+        for row in r.metrics.rows
+        if row["name"] == "goodput_ratio" and row["phase"] == "before"
+    }
     assert reasons == {"first": None, "late": "the job began after this phase"}
 
 
 def test_the_report_of_a_failed_rank_does_not_depend_on_its_folder(tmp_path):
     script = tmp_path / "fails.py"
-    script.write_text("import torch\nimport torch.distributed as dist\n"
-                      "dist.init_process_group('gloo')\ndist.all_reduce(torch.ones(1000))\n"
-                      "assert dist.get_rank() == 0\ndist.barrier()\n")
+    script.write_text(
+        "import torch\nimport torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\ndist.all_reduce(torch.ones(1000))\n"
+        "assert dist.get_rank() == 0\ndist.barrier()\n"
+    )
     written = []
     for folder in ("one", "two"):
         lab = ln.Lab("fails", seed=1, directory=tmp_path / folder)
-        lab.run(fabric(), [ln.TorchJob(script, ranks=2, compute="1 ms", name="bad"),
-                           ln.AllReduce("1 MB", ranks=2, name="good")])
+        lab.run(
+            fabric(),
+            [
+                ln.TorchJob(script, ranks=2, compute="1 ms", name="bad"),
+                ln.AllReduce("1 MB", ranks=2, name="good"),
+            ],
+        )
         written.append(lab.write().read_bytes())
     assert written[0] == written[1] and b"(bad/ranks/1.log)" in written[0]
 
 
-@pytest.mark.parametrize("beside", [
-    lambda **of: ln.AllReduce("1 kB", 3, **of),
-    lambda **of: ln.ModelJob(size="1 kB", compute="1 us", iterations=3, **of),
-    lambda path, **of: ln.Trace(path, **of),
-], ids=["collective", "model", "trace of collectives"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda **of: ln.AllReduce("1 kB", 3, **of),
+        lambda **of: ln.ModelJob(size="1 kB", compute="1 us", iterations=3, **of),
+        lambda path, **of: ln.Trace(path, **of),
+    ],
+    ids=["collective", "model", "trace of collectives"],
+)
 def test_flows_of_a_matrix_beside_a_job_whose_hosts_hear_of_one_another(tmp_path, beside):
     """Hosts of the matrix hear of one another by packets alone, so that the engine could serve each
     host's events of a while together. Those of the other job do not allow that."""
     (tmp_path / "flows.cm").write_text("Nodes 2\nConnections 1\n0->1 id 1 start 1 size 300000\n")
     matrix = ln.Flows.from_htsim(tmp_path / "flows.cm", hosts=["h0", "h2"], name="matrix")
     reduce = {"comm_type": ALL_REDUCE, "comm_size": 1000}
-    path = write(tmp_path, [[node(1, COLLECTIVE, **reduce),
-                             node(2, COLLECTIVE, after=[1], **reduce)]] * 2)
+    path = write(
+        tmp_path, [[node(1, COLLECTIVE, **reduce), node(2, COLLECTIVE, after=[1], **reduce)]] * 2
+    )
     more = {"path": path} if "path" in beside.__code__.co_varnames else {}
     other = beside(hosts=["h1", "h3"], name="other", transport="mrc", **more)
     both = run(tmp_path / "both", [matrix, other])

@@ -28,7 +28,9 @@ HEAD = """
     def job(name, repeat=6, size="1 MB"):
         return ln.AllReduce(size=size, repeat=repeat, ranks=2, name=name)
 """
-SCENARIOS = HEAD + """
+SCENARIOS = (
+    HEAD
+    + """
     @ln.scenario
     def several(lab: ln.Lab, a: ln.Size = "1 MB", b: ln.Size = "1 MB", late: ln.Time = "0 s"):
         lab.run(fabric(), [ln.AllReduce(size=a, repeat=6, ranks=2, name="a"),
@@ -38,6 +40,7 @@ SCENARIOS = HEAD + """
     def one(lab: ln.Lab):
         lab.run(fabric(), job("a"))
 """
+)
 
 
 @pytest.fixture
@@ -60,8 +63,11 @@ def names(rows):
 def test_a_regression_of_any_job_is_seen(here, capsys, worse):
     first, second = report(here, "one"), report(here, "two", **{worse: "2 MB"})
     expected = {f"{worse}.before.iteration_s", f"{worse}.jct_s"}
-    for found in (ln.compare(first, second), ln.compare(here / "one", here / "two"),
-                  ln.compare(first.results[None], second.results[None])):
+    for found in (
+        ln.compare(first, second),
+        ln.compare(here / "one", here / "two"),
+        ln.compare(first.results[None], second.results[None]),
+    ):
         assert expected <= names(found.regressions) and found.exit_code == 1
         assert all(name.startswith(f"{worse}.") for name in names(found.regressions))
         assert len(found) == len(first.rows)
@@ -79,7 +85,9 @@ def test_a_run_of_one_job_is_no_match_for_a_run_of_two(here, capsys):
     assert "before.iteration_s" in names(ln.compare(one, two).regressions)
     # One job of several is compared with a run of that job alone by the names they share.
     assert names(ln.compare(one.results[None], two.results[None].job("a"))) >= {
-        "before.iteration_s", "errors"}
+        "before.iteration_s",
+        "errors",
+    }
 
 
 def test_rows_and_checks_of_one_name_are_all_compared(here):
@@ -94,7 +102,8 @@ def test_rows_and_checks_of_one_name_are_all_compared(here):
 
     found = ln.compare(made("one", "1 MB", 1), made("two", "2 MB", 0))
     assert {"x.before.iteration_s", "y.before.iteration_s", "check twice"} <= names(
-        found.regressions)
+        found.regressions
+    )
     assert {"x.before.iteration_s (2)", "check twice (2)"} <= names(found)
     assert not names(found.regressions) & {"x.before.iteration_s (2)", "check twice (2)"}
 
@@ -146,7 +155,8 @@ def test_pictures_of_several_jobs_have_one_clock_and_tables_their_own(here):
         assert axes.get_xlabel() == "emulated time since a began (ms)"
         last = [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 6][-1]
         assert last == pytest.approx(  # ends of b's iterations
-            [1e3 * (0.02 + row["end_s"]) for row in late.iterations])
+            [1e3 * (0.02 + row["end_s"]) for row in late.iterations]
+        )
     first, second, _ = r.plot().axes
     assert "finished at" in first.texts[0].get_text() and not second.texts
     [bins] = [patch for patch in second.patches if not patch.get_fill()][:1]
@@ -167,8 +177,11 @@ def test_a_replay_names_the_job_that_differs(here):
     report(here, "one")
     assert replayed(here / "one", directory=here / "again").identical
     content = json.loads((here / "one" / "report.json").read_text())
-    row = next(row for row in content["metrics"]
-               if row["labels"].get("job") == "a" and row["name"] == "iteration_s")
+    row = next(
+        row
+        for row in content["metrics"]
+        if row["labels"].get("job") == "a" and row["name"] == "iteration_s"
+    )
     row["value"] *= 2
     (here / "one" / "report.json").write_text(json.dumps(content))
     (line,) = replayed(here / "one", directory=here / "more").differences
@@ -214,10 +227,12 @@ def test_agreements_are_of_every_job(here):
 def test_a_sweep_has_a_column_per_job_and_figure(here):
     pytest.importorskip("polars")
     pytest.importorskip("distributed")
-    table = ln.sweep("jobs.py::several", a=["1 MB", "2 MB"], jobs=1, out=here / "sweep",
-                     watch=lambda *_: None).frame
+    table = ln.sweep(
+        "jobs.py::several", a=["1 MB", "2 MB"], jobs=1, out=here / "sweep", watch=lambda *_: None
+    ).frame
     assert {"a.jct_s", "b.jct_s", "a.before.iteration_s", "b.before.iteration_s"} <= set(
-        table.columns)
+        table.columns
+    )
     assert not {"jct_s", "before.iteration_s"} & set(table.columns)
     assert table["a.jct_s"][1] > 1.8 * table["a.jct_s"][0]
     assert table["b.jct_s"][1] == table["b.jct_s"][0]
@@ -250,13 +265,18 @@ def test_the_table_has_a_block_per_job(here, capsys):
 
 def test_a_failed_jobs_cells_errors_and_nulls_are_its_own(here, capsys):
     arguments = endings.Row("raise", "mid", "last", 2, "virtual").arguments(0.1)
-    (here / "fails.py").write_text(textwrap.dedent(HEAD + f"""
+    (here / "fails.py").write_text(
+        textwrap.dedent(
+            HEAD
+            + f"""
     @ln.scenario
     def fails(lab: ln.Lab):
         bad = ln.TorchJob({str(endings.SCRIPT)!r}, args={arguments!r}, ranks=2, compute="1 ms",
                           name="bad", log=r"step (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)")
         lab.run(fabric(), [job("good"), bad], label="both")
-    """))
+    """
+        )
+    )
     assert main(["run", "fails.py"]) == 1
     out = capsys.readouterr().out
     found = blocks(out)
@@ -278,11 +298,14 @@ def test_the_tables_of_a_notebook_name_the_job(here):
 # --- running -------------------------------------------------------------------------------------
 def test_run_takes_a_list_of_jobs(here):
     fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
-    r = ln.run(fabric, [ln.AllReduce(size="1 MB", ranks=2, name="a"),
-                        ln.Incast(size="1 MB", ranks=2, name="b")])
+    r = ln.run(
+        fabric,
+        [ln.AllReduce(size="1 MB", ranks=2, name="a"), ln.Incast(size="1 MB", ranks=2, name="b")],
+    )
     assert set(r.jobs) == {"a", "b"} and r["b.jct_s"] > 0
     assert [path.name.split("-")[0] for path in (here / "runs").iterdir()] == [
-        "all_reduce_and_incast"]
+        "all_reduce_and_incast"
+    ]
     assert not ln.run(fabric, [ln.AllReduce(size="1 MB", ranks=2)]).jobs
     with pytest.raises(UsageError, match="5 is not a job"):
         ln.run(fabric, 5)

@@ -29,22 +29,28 @@ def built(folder, body="", menu='<a href="two.html">y</a>', two='<h2 id="part">P
     return site.wrong_links(folder)
 
 
-@pytest.mark.parametrize("body", [
-    '<a href="two.html#part">a</a> <a href="two.html">b</a> <a href="#">c</a>',
-    '<img src="there.png"> <a href="./">d</a>',
-    '<a href="https://example.org/gone#nowhere">e</a> <a href="mailto:a@b">f</a>',
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<a href="two.html#part">a</a> <a href="two.html">b</a> <a href="#">c</a>',
+        '<img src="there.png"> <a href="./">d</a>',
+        '<a href="https://example.org/gone#nowhere">e</a> <a href="mailto:a@b">f</a>',
+    ],
+)
 def test_a_sound_site_has_nothing_wrong(tmp_path, body):
     assert built(tmp_path, body) == []
 
 
-@pytest.mark.parametrize(("body", "said"), [
-    ('<a href="gone.html">a</a>', "index.html: gone.html is not there"),
-    ('<img src="gone.png">', "index.html: gone.png is not there"),
-    ('<a href="two.html#gone">a</a>', "index.html: two.html#gone: two.html has no such anchor"),
-    ('<a href="#gone">a</a>', "index.html: #gone: index.html has no such anchor"),
-    ('<a href="../README.html">a</a>', "index.html: ../README.html is not there"),
-])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('<a href="gone.html">a</a>', "index.html: gone.html is not there"),
+        ('<img src="gone.png">', "index.html: gone.png is not there"),
+        ('<a href="two.html#gone">a</a>', "index.html: two.html#gone: two.html has no such anchor"),
+        ('<a href="#gone">a</a>', "index.html: #gone: index.html has no such anchor"),
+        ('<a href="../README.html">a</a>', "index.html: ../README.html is not there"),
+    ],
+)
 def test_what_is_not_there_is_named(tmp_path, body, said):
     (tmp_path / "README.html").write_text("")  # beside the site, not in it
     (tmp_path / "site").mkdir()
@@ -55,16 +61,27 @@ def test_a_page_in_no_menu_is_named(tmp_path):
     assert built(tmp_path, '<a href="two.html">a</a>', menu="") == ["two.html: in no menu"]
 
 
-INDEX = {"config": {"separator": r"[\s\-_,:!=\[\]()\\\"`/]+|\.(?!\d)"},
-         "items": [{"location": "a.html", "title": "A", "text": "<p>packet <b>losses</b></p>"},
-                   {"location": "a.html#b", "title": "B", "text": "FSDP2"},
-                   {"location": "c.html", "title": "loss", "text": "of bytes, ln.clos.two_tier"}]}
+INDEX = {
+    "config": {"separator": r"[\s\-_,:!=\[\]()\\\"`/]+|\.(?!\d)"},
+    "items": [
+        {"location": "a.html", "title": "A", "text": "<p>packet <b>losses</b></p>"},
+        {"location": "a.html#b", "title": "B", "text": "FSDP2"},
+        {"location": "c.html", "title": "loss", "text": "of bytes, ln.clos.two_tier"},
+    ],
+}
 
 
-@pytest.mark.parametrize(("words", "pages"), [
-    ("packet loss", {"a.html"}), ("loss", {"a.html", "c.html"}), ("FSDP", {"a.html"}),
-    ("packet FSDP", set()), ("two_tier", {"c.html"}), ("b", {"a.html", "c.html"}),
-])
+@pytest.mark.parametrize(
+    ("words", "pages"),
+    [
+        ("packet loss", {"a.html"}),
+        ("loss", {"a.html", "c.html"}),
+        ("FSDP", {"a.html"}),
+        ("packet FSDP", set()),
+        ("two_tier", {"c.html"}),
+        ("b", {"a.html", "c.html"}),
+    ],
+)
 def test_what_the_search_finds(tmp_path, words, pages):
     assert site.found_by(words, INDEX) == pages
     (tmp_path / "search.json").write_text(json.dumps(INDEX))
@@ -75,8 +92,9 @@ def test_what_the_search_finds(tmp_path, words, pages):
 
 # --- docs/api.md --------------------------------------------------------------------------------
 API = (ROOT / "docs" / "api.md").read_text()
-ENTRIES = re.findall(r"^::: (\S+)\n(?:    options: \{heading: (\S+), toc_label: (\S+)\}$)?", API,
-                     re.MULTILINE)
+ENTRIES = re.findall(
+    r"^::: (\S+)\n(?:    options: \{heading: (\S+), toc_label: (\S+)\}$)?", API, re.MULTILINE
+)
 
 
 def at(path):

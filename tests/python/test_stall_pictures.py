@@ -18,10 +18,11 @@ def made_run(*, iterations=(), payload=(), end, bin_s=1e-3):
     """A run of so many seconds; `iterations` and `payload`: seconds of begin and end."""
     bins = np.zeros(math.ceil(end / bin_s) + 1, dtype=np.int64)
     for begin, until in payload:
-        bins[int(begin / bin_s):max(int(until / bin_s), int(begin / bin_s) + 1)] = 1000
+        bins[int(begin / bin_s) : max(int(until / bin_s), int(begin / bin_s) + 1)] = 1000
     host = HostSeries(payload=bins, bin_ps=round(bin_s * 1e12))
-    done = [Iteration(n + 1, round(a * 1e12), round(b * 1e12))
-            for n, (a, b) in enumerate(iterations)]
+    done = [
+        Iteration(n + 1, round(a * 1e12), round(b * 1e12)) for n, (a, b) in enumerate(iterations)
+    ]
     data = SimpleNamespace(hosts={0: host}, iterations=done, flows=[], end_ps=round(end * 1e12))
     return SimpleNamespace(data=data, phases=[])
 
@@ -29,8 +30,9 @@ def made_run(*, iterations=(), payload=(), end, bin_s=1e-3):
 def test_what_is_quiet_by_its_nature_is_no_gap():
     # Iterations of 2 s that compute for all but 1 ms: quiet for most of the time.
     ends = [2.0 * n for n in range(1, 4)]
-    computing = made_run(iterations=[(at - 2, at) for at in ends], end=6.0,
-                         payload=[(at - 1e-3, at) for at in ends])
+    computing = made_run(
+        iterations=[(at - 2, at) for at in ends], end=6.0, payload=[(at - 1e-3, at) for at in ends]
+    )
     assert quiet_gaps([computing], 6.0) == ()
     # A stall of half of the time is seen at full width, one of nearly all of it is not.
     for stall, broken in ((1.0, False), (50.0, True)):
@@ -69,5 +71,6 @@ def test_a_run_that_goes_on_for_longer_is_cut_and_says_so(tmp_path):
     assert panels[0].get_xlim()[1] * factor == pytest.approx(CUT_RATIO * short)
     assert [text for text in texts(panels[1]) if "goes on to" in text]
     (axes,) = iteration_figure(found).axes
-    assert [line.get_label() for line in axes.lines if "which ends outside" in line.get_label()] \
-        == [] and "broken" not in axes.get_xlabel()
+    assert [
+        line.get_label() for line in axes.lines if "which ends outside" in line.get_label()
+    ] == [] and "broken" not in axes.get_xlabel()

@@ -10,13 +10,15 @@ from loomnet.measures import training as measure
 from loomnet.measures.run_data import HostSeries, Iteration, RunData
 from loomnet.measures.training import Phase
 
-FABRIC = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s",
-                          delay="1 us")
+FABRIC = ln.clos.two_tier(
+    planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+)
 
 
 def trained(transport, at, duration):
-    job = ln.ModelJob(size="2 MB", compute="0.3 ms", iterations=24, transport=transport,
-                      stall_timeout="30 s")
+    job = ln.ModelJob(
+        size="2 MB", compute="0.3 ms", iterations=24, transport=transport, stall_timeout="30 s"
+    )
     return ln.run(FABRIC, job, [ln.down("h0--p0.leaf0", at=at, phase="down", duration=duration)])
 
 
@@ -32,13 +34,16 @@ def stalled():
 
 
 def test_training_is_told_by_its_step_time_before_and_during_a_fault(slowed):
-    before, down, slowest = (slowed.number(name) for name in (
-        "before.iteration_s", "down.iteration_s", "down.slowest_iteration_s"))
+    before, down, slowest = (
+        slowed.number(name)
+        for name in ("before.iteration_s", "down.iteration_s", "down.slowest_iteration_s")
+    )
     assert down > 1.02 * before
     assert slowed.summary == (
         f"h0--p0.leaf0 went down: iterations of {number_text(down, 's')} in place of "
         f"{number_text(before, 's')} ({slowed['down.iteration_slowdown']:.2f}x), the slowest "
-        f"{number_text(slowest, 's')} ({slowed['down.slowest_slowdown']:.2f}x).")
+        f"{number_text(slowest, 's')} ({slowed['down.slowest_slowdown']:.2f}x)."
+    )
     assert slowed["down.stood_still_s"] == 0
     assert wrong_figures(slowed) == []
 
@@ -57,15 +62,18 @@ def test_a_stall_is_told_by_the_iteration_that_it_made(stalled):
         f"h0--p0.leaf0 went down: iteration {row['number']} took {number_text(length, 's')} in "
         f"place of {number_text(stalled['before.iteration_s'], 's')} "
         f"({stalled['down.slowest_slowdown']:.0f}x); the job stood still for "
-        f"{number_text(still, 's')}.")
+        f"{number_text(still, 's')}."
+    )
     assert wrong_figures(stalled) == []
 
 
 def test_a_row_of_iterations_is_read_by_name(slowed):
     row = slowed.iterations[0]
     assert row["length_s"] == slowed.iterations.column("length_s")[0]
-    with pytest.raises(ln.UsageError, match="no column 3 in this row; a row is read by name: "
-                                            "number, start_s, end_s, length_s"):
+    with pytest.raises(
+        ln.UsageError,
+        match="no column 3 in this row; a row is read by name: number, start_s, end_s, length_s",
+    ):
         row[3]
 
 
@@ -77,17 +85,23 @@ def test_comparison_tells_the_worst_iteration_of_two_runs(slowed, stalled):
 
 def test_an_iteration_across_the_edge_is_the_faults():
     lengths = (1, 1, 1, 7, 2, 1, 1)
-    ends = [sum(lengths[:index + 1]) * S for index in range(len(lengths))]
-    done = [Iteration(number, end - length * S, end)
-            for number, (end, length) in enumerate(zip(ends, lengths, strict=True), 1)]
+    ends = [sum(lengths[: index + 1]) * S for index in range(len(lengths))]
+    done = [
+        Iteration(number, end - length * S, end)
+        for number, (end, length) in enumerate(zip(ends, lengths, strict=True), 1)
+    ]
     before, down = Phase("before", 0, 4 * S), Phase("down", 4 * S, 5 * S)
     after = Phase("after", 5 * S, ends[-1])
     assert [measure.slowest_iteration_s(done, each).value for each in (before, down, after)] == [
-        1, 7, 2]
+        1,
+        7,
+        2,
+    ]
     assert measure.slowest_slowdown(done, down, before).value == 7
     assert measure.iteration_slowdown(done, down, before).reason.startswith("0 whole iterations")
     assert measure.slowest_slowdown(done, down, Phase("before", 0, 0)).reason == (
-        "no whole iteration before the faults")
+        "no whole iteration before the faults"
+    )
 
 
 def test_iterations_of_no_time_have_no_slowdown():

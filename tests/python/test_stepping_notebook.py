@@ -26,11 +26,16 @@ def names():
 
 
 def test_half_the_pipe_each_has_no_queue_and_more_has(names):
-    late = {windows: found[found[:, 1] > 2] for windows in ((190, 190), (380, 380), (380, 190))
-            for found in [names["shared"](*windows)]}
+    late = {
+        windows: found[found[:, 1] > 2]
+        for windows in ((190, 190), (380, 380), (380, 190))
+        for found in [names["shared"](*windows)]
+    }
     queue = {windows: found[:, 3].mean() for windows, found in late.items()}
-    rates = {windows: [found[found[:, 0] == flow, 2].mean() for flow in (0, 1)]
-             for windows, found in late.items()}
+    rates = {
+        windows: [found[found[:, 0] == flow, 2].mean() for flow in (0, 1)]
+        for windows, found in late.items()
+    }
     assert queue[190, 190] < 3 < 20 < queue[380, 380]
     assert sum(rates[190, 190]) == pytest.approx(sum(rates[380, 380]), rel=0.05)
     assert rates[380, 190][0] == pytest.approx(2 * rates[380, 190][1], rel=0.1)
@@ -39,8 +44,11 @@ def test_half_the_pipe_each_has_no_queue_and_more_has(names):
 
 
 def test_the_slider_draws(names):
-    [slider] = [cell.source for cell in code_cells(nbformat.read(BOOK, as_version=4))
-                if "interact" in cell.source]
+    [slider] = [
+        cell.source
+        for cell in code_cells(nbformat.read(BOOK, as_version=4))
+        if "interact" in cell.source
+    ]
     before = len(names["plt"].get_fignums())
     exec(slider, names)
     assert len(names["plt"].get_fignums()) > before
@@ -52,8 +60,12 @@ def test_it_runs_headless_as_it_lies_there(tmp_path):
     for cell in code_cells(book):
         cell.source = cell.source.replace('until="3 s"', 'until="1.2 s"')
     executed(book, tmp_path)
-    errors = [output for cell in code_cells(book) for output in cell.outputs
-              if output.output_type == "error"]
+    errors = [
+        output
+        for cell in code_cells(book)
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
     assert not errors
 
 
@@ -63,8 +75,11 @@ def test_the_extra_notebook_has_what_notebooks_import():
     extras = project["optional-dependencies"]
     given = [*project["dependencies"], *extras["notebook"], *extras["sweep"]]
     packages = {re.match(r"[\w-]+", each)[0] for each in given}
-    imported = {match for book in (ROOT / "scenarios").rglob("*.ipynb")
-                for cell in code_cells(nbformat.read(book, as_version=4))
-                for match in re.findall(r"^(?:import|from) (\w+)", cell.source, re.M)}
+    imported = {
+        match
+        for book in (ROOT / "scenarios").rglob("*.ipynb")
+        for cell in code_cells(nbformat.read(book, as_version=4))
+        for match in re.findall(r"^(?:import|from) (\w+)", cell.source, re.M)
+    }
     assert "ipywidgets" in imported
     assert not imported - packages - set(sys.stdlib_module_names)

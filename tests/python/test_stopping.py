@@ -67,9 +67,14 @@ def nothing_stays():
 
 def start(*words):
     # A shell's background job ignores SIGINT, and all that the job starts does so too.
-    STARTED.append(subprocess.Popen(
-        ["env", "--default-signal=INT,HUP", sys.executable, "-m", "loomnet", "run", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    STARTED.append(
+        subprocess.Popen(
+            ["env", "--default-signal=INT,HUP", sys.executable, "-m", "loomnet", "run", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
     return STARTED[-1]
 
 
@@ -100,11 +105,13 @@ def test_an_interrupt_while_ranks_import_is_one_line(slow_imports, number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("twice", [False, True])
-def test_an_interrupt_while_the_scenario_is_loaded_is_one_line(tmp_path, monkeypatch, number,
-                                                               twice):
+def test_an_interrupt_while_the_scenario_is_loaded_is_one_line(
+    tmp_path, monkeypatch, number, twice
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo.py").write_text(
-        "import time\nprint('loading', flush=True)\ntime.sleep(60)\n" + SCENARIO)
+        "import time\nprint('loading', flush=True)\ntime.sleep(60)\n" + SCENARIO
+    )
     run = start("demo.py")
     assert run.stdout.readline() == "loading\n"
     if twice:
@@ -117,7 +124,8 @@ def test_an_interrupt_inside_an_exec_of_a_string_has_the_same_status(tmp_path, m
     """An import that makes a namedtuple is inside such an exec, for example."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo.py").write_text(
-        "import time\nexec('print(\"loading\", flush=True); time.sleep(60)')\n" + SCENARIO)
+        "import time\nexec('print(\"loading\", flush=True); time.sleep(60)')\n" + SCENARIO
+    )
     run = start("demo.py")
     assert run.stdout.readline() == "loading\n"
     interrupted(run, signal.SIGTERM)
@@ -173,8 +181,15 @@ def test_what_a_run_asks_of_a_rank_that_is_being_started_is_answered_at_once(tmp
 
 
 def test_the_pid_of_a_rank_is_known_once_it_was_told():
-    order = {"namespaces": [], "nice": 0, "uid": None, "gid": None, "groups": [], "cwd": "/",
-             "argv": ["sleep", "60"]}
+    order = {
+        "namespaces": [],
+        "nice": 0,
+        "uid": None,
+        "gid": None,
+        "groups": [],
+        "cwd": "/",
+        "argv": ["sleep", "60"],
+    }
     process = KeptProcess(order, dict(os.environ), [], 2)
     try:
         end = time.monotonic() + 20
@@ -200,10 +215,19 @@ def test_ranks_that_cannot_answer_are_waited_for_together():
     files = [StackFile() for _ in range(12)]
     ours, theirs = socket.socketpair()
     processes = [
-        subprocess.Popen([sys.executable, "-c", RANK, str(file.fd), str(theirs.fileno()),
-                          "answers" if number == 5 else "stops"],
-                         pass_fds=[file.fd, theirs.fileno()])
-        for number, file in enumerate(files)]
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                RANK,
+                str(file.fd),
+                str(theirs.fileno()),
+                "answers" if number == 5 else "stops",
+            ],
+            pass_fds=[file.fd, theirs.fileno()],
+        )
+        for number, file in enumerate(files)
+    ]
     pidfds = [os.pidfd_open(each.pid) for each in processes]
     try:
         ours.settimeout(30)
@@ -213,10 +237,12 @@ def test_ranks_that_cannot_answer_are_waited_for_together():
         for each in processes[:5] + processes[6:]:
             os.waitid(os.P_PID, each.pid, os.WSTOPPED)
         began = time.monotonic()
-        ask_all((file, each.pid, fd)
-                for file, each, fd in zip(files, processes, pidfds, strict=True))
-        texts = [file.ask(each.pid, fd)
-                 for file, each, fd in zip(files, processes, pidfds, strict=True)]
+        ask_all(
+            (file, each.pid, fd) for file, each, fd in zip(files, processes, pidfds, strict=True)
+        )
+        texts = [
+            file.ask(each.pid, fd) for file, each, fd in zip(files, processes, pidfds, strict=True)
+        ]
         assert time.monotonic() - began < 3  # one after the other: 5.5
         assert [bool(text) for text in texts] == [number == 5 for number in range(12)]
         assert "most recent call first" in texts[5]

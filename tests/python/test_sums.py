@@ -17,15 +17,22 @@ def star(policy="esa", hosts=4, server=True, **options):
 
 
 def clos(policy="esa", planes=1, **options):
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="10 Gb/s", delay="1 us"
+    )
     return fabric.program("*", "aggregate", policy=policy, **options)
 
 
 def go(tmp_path, fabric, job=None, faults=(), **options):
     options.setdefault("payload", True)
-    return ln.run(fabric, job or ln.AllReduce("300 kB", repeat=3, allreduce="ina"), faults, seed=3,
-                  directory=tmp_path, **options)
+    return ln.run(
+        fabric,
+        job or ln.AllReduce("300 kB", repeat=3, allreduce="ina"),
+        faults,
+        seed=3,
+        directory=tmp_path,
+        **options,
+    )
 
 
 def counted(r, name):
@@ -50,9 +57,10 @@ def test_two_levels_and_several_planes(tmp_path, policy, planes):
     r = go(tmp_path, clos(policy, planes))
     assert r["errors"] == 0 and r.data.wrong == 0
     for plane in range(planes):
-        switches = {s: r.switch(s).counters.get("complete", 0)
-                    for s in (f"p{plane}.leaf0", f"p{plane}.leaf1", f"p{plane}.spine0",
-                              f"p{plane}.spine1")}
+        switches = {
+            s: r.switch(s).counters.get("complete", 0)
+            for s in (f"p{plane}.leaf0", f"p{plane}.leaf1", f"p{plane}.spine0", f"p{plane}.spine1")
+        }
         assert switches[f"p{plane}.leaf1"] > 100 and switches[f"p{plane}.leaf0"] > 100
         # One of the spines alone is on the tree, and has one way below it: it sums nothing.
         assert [switches[f"p{plane}.spine{n}"] for n in (0, 1)] == [0, 0]
@@ -61,8 +69,12 @@ def test_two_levels_and_several_planes(tmp_path, policy, planes):
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("loss", [0.0001, 0.01])
 def test_lost_packets_change_no_sum(tmp_path, policy, loss):
-    r = go(tmp_path, clos(policy, pool="64 KiB"), faults=[ln.loss("*--*", loss, at="0 s")],
-           ina={"rto_first": 10**9, "switchml_timeout": 10**9, "window": 64})
+    r = go(
+        tmp_path,
+        clos(policy, pool="64 KiB"),
+        faults=[ln.loss("*--*", loss, at="0 s")],
+        ina={"rto_first": 10**9, "switchml_timeout": 10**9, "window": 64},
+    )
     assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 3
     assert loss < 0.01 or counted(r, "ina.resend") > 0
 
@@ -71,16 +83,22 @@ def test_lost_packets_change_no_sum(tmp_path, policy, loss):
 def test_jobs_share_a_small_pool_and_stay_exact(tmp_path, policy):
     fabric = ln.star(hosts=8, rate="10 Gb/s", delay="1 us")
     fabric.program("*", "aggregate", policy=policy, pool=32 * 1056)
-    jobs = [
-        ln.AllReduce("200 kB", repeat=3, ranks=4, allreduce="ina", name=name) for name in "ab"]
+    jobs = [ln.AllReduce("200 kB", repeat=3, ranks=4, allreduce="ina", name=name) for name in "ab"]
     r = go(tmp_path, fabric, jobs, ina={"window": 32, "rto_first": 10**9})
     for name in "ab":
         assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
 
 
 def test_the_same_seed_gives_the_same_report(tmp_path):
-    runs = [go(tmp_path / str(n), clos(pool="32 KiB"), faults=[ln.loss("*--*", 0.01, at="0 s")],
-               ina={"rto_first": 10**9}) for n in range(2)]
+    runs = [
+        go(
+            tmp_path / str(n),
+            clos(pool="32 KiB"),
+            faults=[ln.loss("*--*", 0.01, at="0 s")],
+            ina={"rto_first": 10**9},
+        )
+        for n in range(2)
+    ]
     assert str(runs[0].metrics) == str(runs[1].metrics)
     assert runs[0].data.totals == runs[1].data.totals
 
@@ -88,39 +106,72 @@ def test_the_same_seed_gives_the_same_report(tmp_path):
 def test_sums_beat_the_ring_where_the_links_bind(tmp_path):
     """2 (n - 1) / n times the bytes go over a rank's link in a ring."""
     fabric = star()
-    times = {how: go(tmp_path / how, fabric, ln.AllReduce("8 MB", allreduce=how), payload=False,
-                      ).data.iterations[0] for how in ("ring", "ina")}
+    times = {
+        how: go(
+            tmp_path / how,
+            fabric,
+            ln.AllReduce("8 MB", allreduce=how),
+            payload=False,
+        ).data.iterations[0]
+        for how in ("ring", "ina")
+    }
     took = {how: each.end_ps - each.start_ps for how, each in times.items()}
     assert 1.35 < took["ring"] / took["ina"] < 1.6
 
 
 REFUSED = {
-    "no program": (lambda: ln.star(hosts=4, rate="10 Gb/s", delay="1 us"), {},
-                   'AllReduce: allreduce="ina" needs switches that sum; say which: '
-                   'fabric.program("p0.*", "aggregate", policy="esa")'),
+    "no program": (
+        lambda: ln.star(hosts=4, rate="10 Gb/s", delay="1 us"),
+        {},
+        'AllReduce: allreduce="ina" needs switches that sum; say which: '
+        'fabric.program("p0.*", "aggregate", policy="esa")',
+    ),
     "a switch that only forwards": (
-        lambda: clos().program("p0.spine*"), {}, "in no plane do all switches between its hosts"),
-    "two policies": (lambda: clos().program("p0.leaf0", "aggregate", policy="atp"), {},
-                     "p0.leaf0 sums with policy=atp, p0.leaf1 with esa"),
-    "no slots for SwitchML": (lambda: star("switchml", pool=1056), {},
-                              "p0.leaf0 has 1 slots, and SwitchML needs 2"),
+        lambda: clos().program("p0.spine*"),
+        {},
+        "in no plane do all switches between its hosts",
+    ),
+    "two policies": (
+        lambda: clos().program("p0.leaf0", "aggregate", policy="atp"),
+        {},
+        "p0.leaf0 sums with policy=atp, p0.leaf1 with esa",
+    ),
+    "no slots for SwitchML": (
+        lambda: star("switchml", pool=1056),
+        {},
+        "p0.leaf0 has 1 slots, and SwitchML needs 2",
+    ),
     "a leaf without slots under SwitchML": (
-        lambda: clos("switchml").program("p0.leaf1", "aggregate", policy="switchml", pool=0), {},
-        "p0.leaf1 has 0 slots, and SwitchML needs 2"),
+        lambda: clos("switchml").program("p0.leaf1", "aggregate", policy="switchml", pool=0),
+        {},
+        "p0.leaf1 has 0 slots, and SwitchML needs 2",
+    ),
     "a root without slots under SwitchML": (
-        lambda: clos("switchml").program("p0.leaf0", "aggregate", policy="switchml", pool=0), {},
-        "p0.leaf0 has 0 slots, and SwitchML needs 2"),
+        lambda: clos("switchml").program("p0.leaf0", "aggregate", policy="switchml", pool=0),
+        {},
+        "p0.leaf0 has 0 slots, and SwitchML needs 2",
+    ),
     "results by ATP's switches": (
-        lambda: star("atp"), {"ina": {"result_path": "switch", "index_policy": "seq"}},
-        'ina: result_path="switch" goes with policy="esa", and the switches sum with atp'),
+        lambda: star("atp"),
+        {"ina": {"result_path": "switch", "index_policy": "seq"}},
+        'ina: result_path="switch" goes with policy="esa", and the switches sum with atp',
+    ),
     "results by SwitchML's switches": (
-        lambda: star("switchml"), {"ina": {"result_path": "switch"}},
-        'result_path="switch" goes with policy="esa"'),
+        lambda: star("switchml"),
+        {"ina": {"result_path": "switch"}},
+        'result_path="switch" goes with policy="esa"',
+    ),
     "a window of none": (star, {"ina": {"window": 0}}, "ina: window=0 must be a whole number"),
-    "a pool below a slot": (lambda: star(pool=1000), {},
-                            "pool: 1000 bytes are less than a slot, 1056 for these values"),
-    "a time in words": (star, {"ina": {"rto_first": "5 ms"}},
-                        "rto_first has the wrong type, which is a whole number (1000000 to"),
+    "a pool below a slot": (
+        lambda: star(pool=1000),
+        {},
+        "pool: 1000 bytes are less than a slot, 1056 for these values",
+    ),
+    "a time in words": (
+        star,
+        {"ina": {"rto_first": "5 ms"}},
+        "rto_first has the wrong type, which is a whole number (1000000 to",
+    ),
     "a time without an end": (star, {"ina": {"rto_min": 50}}, "rto_min: 1000000 to"),
     "a slip": (star, {"ina": {"windw": 5}}, "windw"),
     "what switches say": (star, {"ina": {"pool": 5}}, "ina: pool is the switches' to say"),
@@ -142,8 +193,9 @@ def test_what_cannot_be_summed_is_one_line(tmp_path, monkeypatch, what):
 def test_switchml_moves_to_no_tree_that_lacks_its_slots(tmp_path, slots):
     """The spine that is left when the other dies has fewer slots than the job's share, and the
     parts of several leaves meet there: no sum is better than a wrong one."""
-    fabric = ln.clos.two_tier(planes=1, leaves=3, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us").program("*", "aggregate", policy="switchml")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=3, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    ).program("*", "aggregate", policy="switchml")
     job = ln.AllReduce("1 MB", repeat=8, allreduce="ina", stall_timeout="2 s")
     ended = []
     for spine in ("p0.spine0", "p0.spine1"):
@@ -178,8 +230,10 @@ def test_a_sum_of_less_than_one_value_is_refused(size):
 
 
 def test_jobs_without_sums_refuse_them():
-    for job in (lambda: ln.AllToAll("1 MB", allreduce="ina"),
-                lambda: ln.AllReduce("1 MB", server="h0")):
+    for job in (
+        lambda: ln.AllToAll("1 MB", allreduce="ina"),
+        lambda: ln.AllReduce("1 MB", server="h0"),
+    ):
         with pytest.raises(ln.UsageError, match=r"leave it out|goes with"):
             job()
     with pytest.raises(ln.UsageError, match='"ina" carries sums alone'):
@@ -211,16 +265,31 @@ def long(policy="esa", **more):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("what, planes", [
-    ("p0.spine*", 2), ("p0.leaf0", 2), ("p0.leaf1", 2), ("h1--p0.leaf1", 2), ("h0--p0.leaf0", 2),
-    ("p0.spine0", 1), ("p0.leaf1--p0.spine*", 2)])
+@pytest.mark.parametrize(
+    "what, planes",
+    [
+        ("p0.spine*", 2),
+        ("p0.leaf0", 2),
+        ("p0.leaf1", 2),
+        ("h1--p0.leaf1", 2),
+        ("h0--p0.leaf0", 2),
+        ("p0.spine0", 1),
+        ("p0.leaf1--p0.spine*", 2),
+    ],
+)
 def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
     """A switch dies, the port of the server's host, that of a worker's, or a link of the tree."""
     fabric = clos(policy, planes)
     make = ln.down if "--" in what else ln.kill
     fault = make(what, at=ln.step(50), duration="20 ms", phase="cut")
-    r = go(tmp_path, fabric, long(), [fault], reroute_delay="1 ms",
-           ina={"rto_first": 10**9, "switchml_timeout": 10**9})
+    r = go(
+        tmp_path,
+        fabric,
+        long(),
+        [fault],
+        reroute_delay="1 ms",
+        ina={"rto_first": 10**9, "switchml_timeout": 10**9},
+    )
     assert r.data.wrong == 0
     if policy == "switchml" and r.data.ended == "stalled":
         # Some workers had a sum of the old tree and do not send their parts again.
@@ -234,8 +303,13 @@ def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_switch_that_reboots_makes_no_wrong_sum(tmp_path, policy):
     fault = ln.kill("p0.leaf0", at=ln.step(20), duration="2 ms", reboot="1 ms", phase="dead")
-    r = go(tmp_path, star(policy), long(stall_timeout="1 s"), [fault],
-           ina={"rto_first": 10**9, "switchml_timeout": 10**9})
+    r = go(
+        tmp_path,
+        star(policy),
+        long(stall_timeout="1 s"),
+        [fault],
+        ina={"rto_first": 10**9, "switchml_timeout": 10**9},
+    )
     assert r.data.wrong == 0
     if policy == "switchml":  # it forgot whom it had answered
         assert r.data.ended in ("finished", "stalled")
@@ -249,10 +323,17 @@ def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
     fabric = ln.star(hosts=8, rate="10 Gb/s", delay="1 us")
     fabric.program("*", "aggregate", policy="atp", pool=16 * 1056)
     common = {"ranks": 4, "allreduce": "ina"}
-    jobs = [ln.AllReduce("200 kB", repeat=2, name="a", stall_timeout="2 ms", **common),
-            ln.AllReduce("200 kB", repeat=40, name="b", start="1 ms", **common)]
-    r = go(tmp_path, fabric, jobs, [ln.loss("h1->p0.leaf0", 1.0, at="0 s")],
-           ina={"window": 64, "rto_first": 10**12, "rto_min": 10**12})
+    jobs = [
+        ln.AllReduce("200 kB", repeat=2, name="a", stall_timeout="2 ms", **common),
+        ln.AllReduce("200 kB", repeat=40, name="b", start="1 ms", **common),
+    ]
+    r = go(
+        tmp_path,
+        fabric,
+        jobs,
+        [ln.loss("h1->p0.leaf0", 1.0, at="0 s")],
+        ina={"window": 64, "rto_first": 10**12, "rto_min": 10**12},
+    )
     assert r.job("a").data.ended == "stalled"
     assert r.job("b").data.wrong == 0 and r["b.errors"] == 0
     switch = r.job("b").switch("p0.leaf0")
@@ -264,16 +345,27 @@ def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
 def test_switchml_jobs_share_no_slot_where_pools_differ(tmp_path, seed):
     """Job a sums at leaf0 alone, b across both leaves, of which leaf1 has an eighth of the slots.
     Without loss, slots that two jobs had would cost time; with it, sums would wait for good."""
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s", delay="1 us"
+    )
     fabric.program("*", "aggregate", policy="switchml", pool=512 * 1056)
     fabric.program("p0.leaf1", "aggregate", policy="switchml", pool=64 * 1056)
-    jobs = [ln.AllReduce("500 kB", repeat=6, allreduce="ina", name=name, hosts=hosts,
-                         stall_timeout="3 s")
-            for name, hosts in (("a", ["h0", "h2"]), ("b", ["h4", "h1", "h6", "h3"]))]
-    r = ln.run(fabric, jobs, [ln.loss("*--*", 0.001, at="0 s")], seed=seed, directory=tmp_path,
-               payload=True, reroute_delay="off",
-               ina={"window": 64, "switchml_timeout": 3 * 10**8})
+    jobs = [
+        ln.AllReduce(
+            "500 kB", repeat=6, allreduce="ina", name=name, hosts=hosts, stall_timeout="3 s"
+        )
+        for name, hosts in (("a", ["h0", "h2"]), ("b", ["h4", "h1", "h6", "h3"]))
+    ]
+    r = ln.run(
+        fabric,
+        jobs,
+        [ln.loss("*--*", 0.001, at="0 s")],
+        seed=seed,
+        directory=tmp_path,
+        payload=True,
+        reroute_delay="off",
+        ina={"window": 64, "switchml_timeout": 3 * 10**8},
+    )
     for name in "ab":
         assert r.job(name).data.ended == "finished" and r.job(name).data.wrong == 0
         assert r[f"{name}.errors"] == 0
@@ -286,13 +378,21 @@ def mean_ms(r):
 def test_gaps_are_repaired_under_each_policy_whose_workers_see_them(tmp_path):
     """A later result of the same tree tells that one was lost: without that, its timer does. In
     as many planes, results of other planes tell nothing."""
+
     def run(policy, planes=1, loss=0.0, repair=True):
-        fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=1, hosts_per_leaf=2,
-                                  rate="10 Gb/s", delay="1 us")
+        fabric = ln.clos.two_tier(
+            planes=planes, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+        )
         fabric.program("*", "aggregate", policy=policy)
         faults = [ln.loss("*--*", loss, at="0 s")] if loss else []
-        r = go(tmp_path, fabric, ln.AllReduce("1 MB", repeat=6, allreduce="ina"), faults,
-               reroute_delay="off", ina={"window": 64, "gap_repair": repair})
+        r = go(
+            tmp_path,
+            fabric,
+            ln.AllReduce("1 MB", repeat=6, allreduce="ina"),
+            faults,
+            reroute_delay="off",
+            ina={"window": 64, "gap_repair": repair},
+        )
         assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 6
         return r
 
@@ -306,19 +406,33 @@ def test_gaps_are_repaired_under_each_policy_whose_workers_see_them(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["esa", "atp"])
-@pytest.mark.parametrize("link, job, says", [
-    ("ps--p0.leaf0", "a", "no plane joins its hosts and ps any more"),
-    ("h1--p0.leaf0", "a", "no plane joins its hosts and ps any more")])
+@pytest.mark.parametrize(
+    "link, job, says",
+    [
+        ("ps--p0.leaf0", "a", "no plane joins its hosts and ps any more"),
+        ("h1--p0.leaf0", "a", "no plane joins its hosts and ps any more"),
+    ],
+)
 def test_a_server_or_worker_that_is_gone_is_named_and_hurts_no_other_job(
-        tmp_path, policy, link, job, says):
+    tmp_path, policy, link, job, says
+):
     """Cut off for good: its job ends by name, the other's sums stay exact in the same few slots."""
     fabric = star(policy, hosts=8, pool=16 * 1056)
-    fabric.add_link(fabric.add_host("ps2", role="server"), "p0.leaf0", rate="10 Gb/s",
-                    delay="1 us")
-    jobs = [ln.AllReduce("100 kB", repeat=60, ranks=4, allreduce="ina", name=name,
-                         stall_timeout="20 ms") for name in "ab"]
-    r = go(tmp_path, fabric, jobs, [ln.down(link, at=ln.step(10))], reroute_delay="1 ms",
-           ina={"window": 32, "rto_first": 10**9})
+    fabric.add_link(fabric.add_host("ps2", role="server"), "p0.leaf0", rate="10 Gb/s", delay="1 us")
+    jobs = [
+        ln.AllReduce(
+            "100 kB", repeat=60, ranks=4, allreduce="ina", name=name, stall_timeout="20 ms"
+        )
+        for name in "ab"
+    ]
+    r = go(
+        tmp_path,
+        fabric,
+        jobs,
+        [ln.down(link, at=ln.step(10))],
+        reroute_delay="1 ms",
+        ina={"window": 32, "rto_first": 10**9},
+    )
     assert r.job(job).data.ended == "stalled" and says in r.job(job).data.reason
     other = r.job("b")
     assert other.data.wrong == 0 and r["b.errors"] == 0 and len(other.data.iterations) == 60
@@ -330,4 +444,5 @@ def test_the_report_says_where_sums_are_made(tmp_path):
     r = go(tmp_path, clos(planes=2), payload=False)
     assert r.data.fidelity.notes["trees of sums"] == (
         "plane 0: root p0.leaf0 with p0.leaf1, p0.spine1 below; "
-        "plane 1: root p1.leaf0 with p1.leaf1, p1.spine1 below; parameter server h0")
+        "plane 1: root p1.leaf0 with p1.leaf1, p1.spine1 below; parameter server h0"
+    )

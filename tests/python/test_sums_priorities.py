@@ -18,12 +18,15 @@ from loomnet.plugins.priorities import Message, formula
 from loomnet.torch.hooks import layer_priority
 
 
-@pytest.mark.parametrize(("layer", "layers"), [(0, 1), (0, 16), (15, 16), (3, 7), (65534, 1),
-                                               (0, 1 << 20), (49, 50)])
+@pytest.mark.parametrize(
+    ("layer", "layers"), [(0, 1), (0, 16), (15, 16), (3, 7), (65534, 1), (0, 1 << 20), (49, 50)]
+)
 def test_the_hooks_priority_is_the_engines_formula(layer: int, layers: int) -> None:
-    message = Message(job="", layer=layer, layers=layers, iteration=1, progress=0.0, bytes=1,
-                      remaining_layers=0)
+    message = Message(
+        job="", layer=layer, layers=layers, iteration=1, progress=0.0, bytes=1, remaining_layers=0
+    )
     assert layer_priority(layer, layers) == formula(message, "layer")
+
 
 PRIORITIES = """
     import torch, torch.distributed as dist, loomnet.torch
@@ -37,16 +40,21 @@ PRIORITIES = """
 
 def priorities(folder: Path) -> list[int]:
     """Of each first transmission of the captured worker: bytes 1 and 3 of the header."""
-    return [frame[65] for frame in frames(folder / "0.pcapng")
-            if frame[56:58] == bytes((0xbe, 0xd0)) and frame[63] == 0]
+    return [
+        frame[65]
+        for frame in frames(folder / "0.pcapng")
+        if frame[56:58] == bytes((0xBE, 0xD0)) and frame[63] == 0
+    ]
 
 
 def test_a_stated_priority_of_0_is_0_and_none_is_128(tmp_path: Path) -> None:
-    result = recorded(tmp_path, job(tmp_path, text=PRIORITIES, log=None), fab=fabric(),
-                      pcap=["h1:0"])
+    result = recorded(
+        tmp_path, job(tmp_path, text=PRIORITIES, log=None), fab=fabric(), pcap=["h1:0"]
+    )
     assert result["errors"] == 0, result.data.errors
     seen = list(dict.fromkeys(priorities(tmp_path)))
     assert seen == [128, 0, 1, 255]
+
 
 TRAINED = """
     import torch, torch.distributed as dist
@@ -67,8 +75,12 @@ TRAINED = """
 def weighed(tmp_path: Path, priority: str) -> list[int]:
     tmp_path.mkdir()
     own = {"priority": priority, "steps": 6, "ranks": 2}
-    result = recorded(tmp_path, job(tmp_path, text=TRAINED, log=None, compute="1 ms", **own),
-                      fab=fabric(), pcap=["h1:0"])
+    result = recorded(
+        tmp_path,
+        job(tmp_path, text=TRAINED, log=None, compute="1 ms", **own),
+        fab=fabric(),
+        pcap=["h1:0"],
+    )
     assert result["errors"] == 0, result.data.errors
     return priorities(tmp_path)
 
@@ -95,10 +107,14 @@ def test_real_training_has_the_priorities_of_a_formula_or_a_users_class(tmp_path
     assert len(left) >= 4 and [*left.values()] == sorted(left.values(), reverse=True)
 
 
-@pytest.mark.parametrize(("own", "says"), [
-    ({"priority": "esa"}, "priority: give steps=, how many the script takes"),
-    ({"priority": "esa", "steps": 3, "allreduce": "ring"}, "packets of a ring have none"),
-    ({"priority": "layr", "steps": 3}, 'TorchJob.priority: no priority "layr"')])
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"priority": "esa"}, "priority: give steps=, how many the script takes"),
+        ({"priority": "esa", "steps": 3, "allreduce": "ring"}, "packets of a ring have none"),
+        ({"priority": "layr", "steps": 3}, 'TorchJob.priority: no priority "layr"'),
+    ],
+)
 def test_a_priority_of_training_that_cannot_be_is_one_line(tmp_path: Path, own, says) -> None:
     with pytest.raises(ln.UsageError, match=says):
         ln.run(fabric(), job(tmp_path, **own), directory=tmp_path / "runs")

@@ -27,9 +27,11 @@ CASES = Path(__file__).parent / "torch_ranks" / "summed.py"
 
 
 def case_names() -> list[str]:
-    return [line.split("(")[0].removeprefix("def ")
-            for before, line in itertools.pairwise(CASES.read_text().splitlines())
-            if before == "@case"]
+    return [
+        line.split("(")[0].removeprefix("def ")
+        for before, line in itertools.pairwise(CASES.read_text().splitlines())
+        if before == "@case"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -122,16 +124,22 @@ LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 
 
 def fabric(policy="esa", pool="512 KiB", **options):
-    fab = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
-                           delay="1 us")
+    fab = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     return fab.program("*", "aggregate", policy=policy, pool=pool, **options)
 
 
 def job(folder: Path, *args: str, text: str = TRAIN, **options) -> ln.TorchJob:
     script = folder / "train.py"
     script.write_text(textwrap.dedent(text))
-    options = {"ranks": 4, "allreduce": "ina", "transport": "mrc", "compute": "1 ms",
-               "log": LOG} | options
+    options = {
+        "ranks": 4,
+        "allreduce": "ina",
+        "transport": "mrc",
+        "compute": "1 ms",
+        "log": LOG,
+    } | options
     return ln.TorchJob(script, args=list(args), **options)
 
 
@@ -146,6 +154,7 @@ def counted(result, name) -> int:
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ln.Result]:
     """The training by itself, summed as `how` says: each run is made once."""
+
     @functools.cache
     def run(policy: str, how: str) -> ln.Result:
         folder = tmp_path_factory.mktemp(f"{policy}-{how}")
@@ -154,8 +163,10 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ln
     return run
 
 
-@pytest.mark.parametrize("policy", [
-    "esa", *(pytest.param(policy, marks=pytest.mark.soak) for policy in ("atp", "switchml"))])
+@pytest.mark.parametrize(
+    "policy",
+    ["esa", *(pytest.param(policy, marks=pytest.mark.soak) for policy in ("atp", "switchml"))],
+)
 def test_ddp_learns_through_switches_as_over_a_ring(learned, policy: str) -> None:
     """The gradients differ by the quantisation of their blocks, at most n / (2 f): 2^-27 of a
     block's largest value. The loss of five steps of SGD stays within 10^-5 of itself."""
@@ -169,8 +180,10 @@ def test_ddp_learns_through_switches_as_over_a_ring(learned, policy: str) -> Non
     fragments = counted(runs["ina"], "ina.result") / 4
     assert fragments >= 5 * 181_200 / 256
     assert counted(runs["ring"], "ina.result") == counted(runs["ring"], "complete") == 0
-    ends = {next(line for line in path.read_text().splitlines() if line.startswith("rebuilt"))
-            for path in runs["ina"].data.directory.rglob("[0-3].log")}
+    ends = {
+        next(line for line in path.read_text().splitlines() if line.startswith("rebuilt"))
+        for path in runs["ina"].data.directory.rglob("[0-3].log")
+    }
     assert len(ends) == 1, "parameters differ between ranks"
 
 
@@ -181,8 +194,11 @@ def test_several_buckets_are_under_way_and_packets_have_their_layer(tmp_path: Pa
         pytest.skip("the package is not installed: PyTorch finds no backend entry point")
     assert result["errors"] == 0, result.data.errors
     trace = Trace(tmp_path / "run" / "run.pftrace")
-    at_h0 = sorted((s.begin, s.end) for s in trace.slices if s.name.startswith("all_reduce")
-                   and trace.names[trace.parents[s.track]] == "h0")
+    at_h0 = sorted(
+        (s.begin, s.end)
+        for s in trace.slices
+        if s.name.startswith("all_reduce") and trace.names[trace.parents[s.track]] == "h0"
+    )
     most = max(sum(begin <= at < end for begin, end in at_h0) for at, _ in at_h0)
     assert most >= 2, "no two buckets under way at once"
     packets = [s.values for s in trace.under("links")]
@@ -201,8 +217,16 @@ def test_the_same_seed_gives_the_same_report(tmp_path: Path) -> None:
     runs = []
     for name in "ab":
         (tmp_path / name).mkdir()
-        runs.append(ln.run(fabric(pool="64 KiB"), job(tmp_path / name), faults, seed=3,
-                           directory=tmp_path / name, ina={"rto_first": 10**9}))
+        runs.append(
+            ln.run(
+                fabric(pool="64 KiB"),
+                job(tmp_path / name),
+                faults,
+                seed=3,
+                directory=tmp_path / name,
+                ina={"rto_first": 10**9},
+            )
+        )
     one, other = runs
     assert one["errors"] == 0 and counted(one, "ina.resend") > 0
     assert str(one.metrics) == str(other.metrics) and one.data.totals == other.data.totals
@@ -212,10 +236,21 @@ def test_the_same_seed_gives_the_same_report(tmp_path: Path) -> None:
 def test_a_job_of_lengths_shares_slots_with_a_scripts_bytes(tmp_path: Path, learned) -> None:
     """A few slots for two jobs: a packet of either takes slots with partial sums of the other. The
     script learns as it does alone, on a switch with room for all."""
-    fab = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
-                           delay="1 us").program("*", "aggregate", policy="esa", pool="16 KiB")
-    jobs = [ln.ModelJob(size="1 MB", compute="1 ms", buckets=8, iterations=8, workers=4,
-                        allreduce="ina", name="model"), job(tmp_path, name="script")]
+    fab = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s", delay="1 us"
+    ).program("*", "aggregate", policy="esa", pool="16 KiB")
+    jobs = [
+        ln.ModelJob(
+            size="1 MB",
+            compute="1 ms",
+            buckets=8,
+            iterations=8,
+            workers=4,
+            allreduce="ina",
+            name="model",
+        ),
+        job(tmp_path, name="script"),
+    ]
     shared = ln.run(fab, jobs, seed=3, directory=tmp_path / "shared")
     assert shared["model.errors"] == shared["script.errors"] == 0
     assert shared.job("model").data.wrong == 0
@@ -237,9 +272,13 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: boo
         print("sum", t[0].item(), flush=True)
         dist.destroy_process_group()
     """
-    result = ln.run(fabric(saturate=True), job(tmp_path, text=text, log=None), seed=3,
-                    directory=tmp_path, ina={"quant": "fixed"} | (
-                        {} if fallback is None else {"overflow_fallback": fallback}))
+    result = ln.run(
+        fabric(saturate=True),
+        job(tmp_path, text=text, log=None),
+        seed=3,
+        directory=tmp_path,
+        ina={"quant": "fixed"} | ({} if fallback is None else {"overflow_fallback": fallback}),
+    )
     assert result["errors"] == 0, result.data.errors
     right, wrong = "sum 20000.0", "sum 2147.48"
     assert (wrong if fallback is False else right) in next(tmp_path.rglob("0.log")).read_text()
@@ -275,9 +314,14 @@ def test_what_a_fixed_scale_cannot_hold_is_summed_as_floats(tmp_path: Path, poli
         print("whole", whole[0].item(), flush=True)
         dist.destroy_process_group()
     """
-    result = ln.run(fabric(policy=policy, saturate=True), job(tmp_path, text=text, log=None),
-                    seed=3, directory=tmp_path, ina={"quant": "fixed", "overflow_fallback": True},
-                    faults=[ln.loss("*--*", 0.01, at="0 s")])
+    result = ln.run(
+        fabric(policy=policy, saturate=True),
+        job(tmp_path, text=text, log=None),
+        seed=3,
+        directory=tmp_path,
+        ina={"quant": "fixed", "overflow_fallback": True},
+        faults=[ln.loss("*--*", 0.01, at="0 s")],
+    )
     assert result["errors"] == 0, result.data.errors
     assert "whole 2147483647" in next(tmp_path.rglob("0.log")).read_text()
     report = (next(tmp_path.rglob("report.json"))).read_text()
@@ -291,14 +335,22 @@ def test_what_a_script_cannot_have_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ln.UsageError, match="needs switches whose sums saturate") as refused:
         ln.run(fabric(), job(tmp_path), directory=tmp_path / "runs", ina={"quant": "fixed"})
     for policy, options, says in [
-            ("switchml", {"quant": "fixed"}, "needs a parameter server"),
-            ("esa", {"quant": "fixed", "result_path": "switch", "index_policy": "static"},
-             'needs result_path="ps"'),
-            ("esa", {}, 'of quant="fixed"'), ("esa", {"quant": "fixed", "overflow_fallback": 1},
-                                             "must be True or False")]:
+        ("switchml", {"quant": "fixed"}, "needs a parameter server"),
+        (
+            "esa",
+            {"quant": "fixed", "result_path": "switch", "index_policy": "static"},
+            'needs result_path="ps"',
+        ),
+        ("esa", {}, 'of quant="fixed"'),
+        ("esa", {"quant": "fixed", "overflow_fallback": 1}, "must be True or False"),
+    ]:
         with pytest.raises(ln.UsageError, match=says):
-            ln.run(fabric(policy=policy, saturate=True), job(tmp_path), directory=tmp_path / "runs",
-                   ina={"overflow_fallback": True, **options})
+            ln.run(
+                fabric(policy=policy, saturate=True),
+                job(tmp_path),
+                directory=tmp_path / "runs",
+                ina={"overflow_fallback": True, **options},
+            )
     assert "\n" not in str(refused.value) and not (tmp_path / "runs").exists()
     with pytest.raises(ln.UsageError, match='"gloo" is stock Gloo, whose sums no switch makes'):
         check(job(tmp_path, transport="gloo"), "live")

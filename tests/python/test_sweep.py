@@ -57,13 +57,28 @@ def here(tmp_path, monkeypatch):
 
 def test_one_table_in_a_fixed_order(here, cluster):
     seen = []
-    made = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
-                    scheduler=cluster, watch=lambda *counts: seen.append(counts))
+    made = ln.sweep(
+        ln.load("small.py"),
+        hosts=[2, 5],
+        size=["50 kB", "0.1 MB"],
+        seeds=2,
+        scheduler=cluster,
+        watch=lambda *counts: seen.append(counts),
+    )
     assert len(made) == 8 and not made.failed and made.missing == 0
     table = polars.read_parquet(made.path)
     assert table.equals(made.frame)
-    assert table.columns[:9] == ["point", "hosts", "size", "share", "fail_at", "pause_s", "seed",
-                                 "status", "ok"]
+    assert table.columns[:9] == [
+        "point",
+        "hosts",
+        "size",
+        "share",
+        "fail_at",
+        "pause_s",
+        "seed",
+        "status",
+        "ok",
+    ]
     assert table["hosts"].to_list() == [2] * 4 + [5] * 4
     assert table["size"].to_list() == ["50 kB", "50 kB", "100 kB", "100 kB"] * 2
     assert table["seed"].to_list() == [0, 1] * 4
@@ -75,8 +90,14 @@ def test_one_table_in_a_fixed_order(here, cluster):
     assert table["mrc.loss.lost"][3] == one["mrc.loss.lost"]
     assert "mrc.before.recovery_s" not in table.columns
     assert seen[0] == (0, 8, 0) and seen[-1] == (8, 8, 0)
-    again = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
-                     scheduler="tcp://127.0.0.1:1", watch=quiet)
+    again = ln.sweep(
+        ln.load("small.py"),
+        hosts=[2, 5],
+        size=["50 kB", "0.1 MB"],
+        seeds=2,
+        scheduler="tcp://127.0.0.1:1",
+        watch=quiet,
+    )
     assert made.plot("metric.seed").axes[0].get_ylabel() == "seed"
     assert again.frame.equals(made.frame)  # nothing left to run: nobody was asked
     assert "Sweep(8 points" in repr(made) and "<table" in made._repr_html_()
@@ -84,8 +105,9 @@ def test_one_table_in_a_fixed_order(here, cluster):
 
 def test_failed_points_are_listed_and_retried_alone(here, cluster):
     def swept(**options):
-        return ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet,
-                        **options)
+        return ln.sweep(
+            "small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet, **options
+        )
 
     first = swept()
     ((point, error),) = first.failed
@@ -103,7 +125,8 @@ def test_failed_points_are_listed_and_retried_alone(here, cluster):
 
 
 def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
-    (here / "own.py").write_text(textwrap.dedent("""
+    (here / "own.py").write_text(
+        textwrap.dedent("""
         import loomnet as ln
 
         @ln.scenario
@@ -113,20 +136,25 @@ def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
             lab.metric("hosts", hosts)
             lab.check("few", hosts + lab.seed, le=4)
             lab.check("no-error", r["errors"], eq=0)
-    """))
+    """)
+    )
     made = ln.sweep("own.py", hosts=[2, 4], seeds=3, scheduler=cluster, watch=quiet)
     head, *rows, more, spread = summary(made)
     assert head == "hosts  ok      few      wait_s              before.iteration_s"
     assert [row[:44].rstrip() for row in rows] == [
         "2      3 of 3  3 (2–4)  6 us (2 us–16 us)",
-        "4      1 of 3  5 (4–6)  12 us (4 us–32 us)"]
+        "4      1 of 3  5 (4–6)  12 us (4 us–32 us)",
+    ]
     assert [more, spread] == [
         "… and 4 more numbers: before.slowest_iteration_s, before.blip_s, before.algbw, "
         "before.busbw",
-        "numbers: medians over the seeds, in brackets the least and the greatest"]
+        "numbers: medians over the seeds, in brackets the least and the greatest",
+    ]
     one = ln.sweep("own.py", size=["8 kB"], scheduler=cluster, watch=quiet)
-    assert [line[:36] for line in summary(one)[:2]] == ["ok      few  no-error  wait_s  hosts",
-                                                        "1 of 1  2    0         2 us    2    "]
+    assert [line[:36] for line in summary(one)[:2]] == [
+        "ok      few  no-error  wait_s  hosts",
+        "1 of 1  2    0         2 us    2    ",
+    ]
     sizes = [f"{n} B" for n in range(8, 36)]
     many = ln.sweep("own.py", size=sizes, scheduler=cluster, watch=quiet)
     assert len(summary(many)) == 1 + 24 + 2 and "… and 4 more combinations" in summary(many)
@@ -135,7 +163,8 @@ def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
 
 
 def test_a_scenario_that_records_nothing_has_the_figures_of_its_jobs(here, cluster, monkeypatch):
-    (here / "own.py").write_text(textwrap.dedent("""
+    (here / "own.py").write_text(
+        textwrap.dedent("""
         import loomnet as ln
 
         @ln.scenario
@@ -145,10 +174,16 @@ def test_a_scenario_that_records_nothing_has_the_figures_of_its_jobs(here, clust
                         ln.AllReduce(size, repeat=6))
             if note:
                 lab.metric("tail", r["fct_p99_s"], unit="s")
-    """))
+    """)
+    )
     made = ln.sweep("own.py", size=["8 kB", "64 kB"], scheduler=cluster, watch=quiet)
-    assert summary(made)[0].split() == ["size", "ok", "before.iteration_s",
-                                        "before.slowest_iteration_s", "before.blip_s"]
+    assert summary(made)[0].split() == [
+        "size",
+        "ok",
+        "before.iteration_s",
+        "before.slowest_iteration_s",
+        "before.blip_s",
+    ]
     monkeypatch.setenv("COLUMNS", "80")
     assert summary(made)[0].split()[-1] == "before.blip_s"
     assert summary(made)[-1] == "… and 2 more numbers: before.algbw, before.busbw"
@@ -164,7 +199,11 @@ def test_a_scenario_that_records_nothing_has_the_figures_of_its_jobs(here, clust
 def test_points_that_failed_or_ended_nowhere_are_counted_and_give_no_numbers(here, cluster):
     made = ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet)
     assert [line[:18] for line in summary(made)[:4]] == [
-        "hosts  ok      few", "2      1 of 1  2  ", "3      0 of 1  –  ", "4      1 of 1  4  "]
+        "hosts  ok      few",
+        "2      1 of 1  2  ",
+        "3      0 of 1  –  ",
+        "4      1 of 1  4  ",
+    ]
 
 
 def test_a_changed_scenario_is_run_again(here, cluster):
@@ -201,9 +240,15 @@ def test_two_sweeps_do_not_share_a_directory(here, cluster):
 def loomnet(*words, **options):
     paths = [str(Path(ln.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return subprocess.Popen([sys.executable, "-m", "loomnet", "sweep", "small.py", *words],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env=environment, start_new_session=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-m", "loomnet", "sweep", "small.py", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+        **options,
+    )
 
 
 WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.6", "--jobs", "2")
@@ -330,7 +375,8 @@ def test_without_dask_one_line_says_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
     assert capsys.readouterr().err == (
-        f"loomnet: a sweep's table needs polars: {install_line('sweep')}\n")
+        f"loomnet: a sweep's table needs polars: {install_line('sweep')}\n"
+    )
     assert not (here / "runs").exists()
 
 
@@ -368,9 +414,7 @@ def test_the_index_says_what_the_sweep_is(here, cluster):
 @pytest.mark.parametrize("address", ["bogus", "tcp://127.0.0.1:1x", "zzz://host:1", ""])
 def test_a_scheduler_that_is_none_is_one_line_and_leaves_no_folder(tmp_path, address):
     """In a process of its own: Dask logs a traceback besides what it raises."""
-    (tmp_path / "s.py").write_text(
-        "import loomnet as ln\n@ln.scenario\ndef s(lab): ...\n"
-    )
+    (tmp_path / "s.py").write_text("import loomnet as ln\n@ln.scenario\ndef s(lab): ...\n")
     command = [sys.executable, "-m", "loomnet", "sweep", "s.py", "--scheduler", address]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("loomnet: sweep: "), done.stderr

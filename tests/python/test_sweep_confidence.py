@@ -13,8 +13,12 @@ from loomnet.sweeps.sweep import Sweep
 
 # Of each seed the same is added to both transports.
 OF_SEED = [0.0, 10.0, 3.0, 7.0]
-OWN = {("roce", "1 MB"): [5.0, 5.2, 4.9, 5.1], ("mrc", "1 MB"): [4.0, 4.1, 4.0, 3.9],
-       ("roce", "2 MB"): [9.0, 9.0, 9.0, 9.0], ("mrc", "2 MB"): [9.0, 9.1, 8.9, 9.0]}
+OWN = {
+    ("roce", "1 MB"): [5.0, 5.2, 4.9, 5.1],
+    ("mrc", "1 MB"): [4.0, 4.1, 4.0, 3.9],
+    ("roce", "2 MB"): [9.0, 9.0, 9.0, 9.0],
+    ("mrc", "2 MB"): [9.0, 9.1, 8.9, 9.0],
+}
 
 
 class Kept:
@@ -23,8 +27,13 @@ class Kept:
     def read(self, point):
         key = point.parameters["transport"], point.parameters["size"]
         value = OWN[key][point.seed] + OF_SEED[point.seed]
-        return {"recorded": [0], "report": {"checks": [], "metrics": [
-            {"name": "wait", "value": value, "unit": "s", "labels": {}}]}}
+        return {
+            "recorded": [0],
+            "report": {
+                "checks": [],
+                "metrics": [{"name": "wait", "value": value, "unit": "s", "labels": {}}],
+            },
+        }
 
 
 class Frame:
@@ -43,15 +52,28 @@ def sweep(seeds=4):
     made.points = [
         Point(index, {"transport": transport, "size": size}, seed, str(index))
         for index, (transport, size, seed) in enumerate(
-            itertools.product(("roce", "mrc"), ("1 MB", "2 MB"), range(seeds)))]
+            itertools.product(("roce", "mrc"), ("1 MB", "2 MB"), range(seeds))
+        )
+    ]
     made.results, made.frame = Kept(), Frame(len(made.points))
     return made
 
 
-@pytest.mark.parametrize(("confidence", "freedom", "published"), [
-    # Abramowitz and Stegun, table 26.10.
-    (0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 3, 3.182), (0.95, 4, 2.776), (0.95, 9, 2.262),
-    (0.99, 10, 3.169), (0.90, 30, 1.697), (0.95, 120, 1.980), (0.99, 1, 63.657)])
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "published"),
+    [
+        # Abramowitz and Stegun, table 26.10.
+        (0.95, 1, 12.706),
+        (0.95, 2, 4.303),
+        (0.95, 3, 3.182),
+        (0.95, 4, 2.776),
+        (0.95, 9, 2.262),
+        (0.99, 10, 3.169),
+        (0.90, 30, 1.697),
+        (0.95, 120, 1.980),
+        (0.99, 1, 63.657),
+    ],
+)
 def test_t_is_that_of_the_tables(confidence, freedom, published):
     assert t_quantile(confidence, freedom) == pytest.approx(published, abs=6e-4)
 
@@ -68,8 +90,11 @@ def test_an_interval_holds_the_mean_as_often_as_it_says():
 
 
 def test_the_table_has_means_with_their_intervals():
-    row = next(each for each in sweep().table(ci=0.95) if (each["transport"], each["size"])
-               == ("roce", "2 MB"))
+    row = next(
+        each
+        for each in sweep().table(ci=0.95)
+        if (each["transport"], each["size"]) == ("roce", "2 MB")
+    )
     values = [9.0 + each for each in OF_SEED]
     half = 3.1824 * statistics.stdev(values) / 2
     mean, text = row["wait"].split(" ± ")
@@ -96,19 +121,26 @@ def test_differences_are_taken_seed_by_seed():
     found = interval(apart, 0.95)
     assert one["difference"] == pytest.approx(found.mean) and one["seeds"] == 4
     assert (one["low"], one["high"]) == pytest.approx(
-        (found.mean - found.half, found.mean + found.half))
+        (found.mean - found.half, found.mean + found.half)
+    )
     # Seen, though seeds spread both by far more; with equal wirings there is none.
     assert one["high"] < 0 < two["high"] and two["low"] < 0
     assert one["mean a"] == pytest.approx(statistics.fmean(OF_SEED) + 5.05)
 
 
-@pytest.mark.parametrize(("ask", "said"), [
-    (lambda made: made.differences("transprt", "roce", "mrc"), "not varied; nearest: transport"),
-    (lambda made: made.differences("transport", "roce", "tcp"), "'tcp' is not in the sweep"),
-    (lambda made: made.differences("transport", "roce", "mrc", "weight"), "nearest: wait"),
-    (lambda made: made.table(ci=95), "table: ci=95 must be a share .*; 95 % is 0.95"),
-    (lambda made: made.plot("wait", ci=1), "plot: ci=1 must be a share between 0 and 1"),
-])
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (
+            lambda made: made.differences("transprt", "roce", "mrc"),
+            "not varied; nearest: transport",
+        ),
+        (lambda made: made.differences("transport", "roce", "tcp"), "'tcp' is not in the sweep"),
+        (lambda made: made.differences("transport", "roce", "mrc", "weight"), "nearest: wait"),
+        (lambda made: made.table(ci=95), "table: ci=95 must be a share .*; 95 % is 0.95"),
+        (lambda made: made.plot("wait", ci=1), "plot: ci=1 must be a share between 0 and 1"),
+    ],
+)
 def test_what_cannot_be_is_refused(ask, said):
     with pytest.raises(ln.UsageError, match=said):
         ask(sweep())

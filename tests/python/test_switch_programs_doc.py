@@ -13,8 +13,9 @@ from loomnet.programs import compiler, contract
 
 PAGE = "docs/switch-programs.md"
 TEXT = pages.PAGES[PAGE]
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, compiler.ENGINE.compilers)),
-                                reason="no C compiler")
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, compiler.ENGINE.compilers)), reason="no C compiler"
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,16 @@ def test_the_page_names_what_there_is():
     in_tree = {name for name in names if name.startswith(("LN_EGRESS", "ln_egress"))}
     missing = [name for name in names - in_tree if not re.search(rf"\b{name}\b", header)]
     assert not missing, missing
-    for name in ("LN_CONTRACT", "LN_SUMMARY", "LN_COUNTERS", "LN_OPTIONS", "LN_ROWS", "LN_ROW",
-                 "LN_PAYLOAD_AT", "LN_PAYLOAD_BYTES"):
+    for name in (
+        "LN_CONTRACT",
+        "LN_SUMMARY",
+        "LN_COUNTERS",
+        "LN_OPTIONS",
+        "LN_ROWS",
+        "LN_ROW",
+        "LN_PAYLOAD_AT",
+        "LN_PAYLOAD_BYTES",
+    ):
         assert f"| `{name}" in TEXT, name
     assert f"{contract.MOST_ROW:,} bytes at most" in TEXT
     assert f"{contract.MOST_STATE >> 20} MiB" in TEXT

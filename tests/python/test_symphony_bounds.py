@@ -30,7 +30,8 @@ def test_s5_paths_hashed_anew_each_step():
 
 def test_s6_bursts_on_top():
     assert gains("re-hash + bursts") == [
-        pytest.approx(each, abs=4) for each in symphony.EARLIER["re-hash + bursts"]]
+        pytest.approx(each, abs=4) for each in symphony.EARLIER["re-hash + bursts"]
+    ]
 
 
 def test_a_second_model_of_ours_gives_the_other_rows_too():
@@ -46,7 +47,8 @@ def test_the_bar_with_bursts_holds_for_other_lengths_of_a_burst(mean, least):
 def test_weights_keep_most_of_the_gain_and_a_gap_of_two_loses_much():
     strict, weighted, two, switch = (
         gains("re-hash", (16,), seeds=100, **more)[0]
-        for more in ({}, {"weight": 4}, {"ahead": 2}, {"scope": "switch"}))
+        for more in ({}, {"weight": 4}, {"ahead": 2}, {"scope": "switch"})
+    )
     assert 0.7 * strict < weighted <= strict
     assert two < 2 / 3 * strict
     assert switch < strict + 1
@@ -64,13 +66,16 @@ def test_a_gain_is_of_pairs_and_repeats_to_the_bit():
     assert [each.gain for each in equal.seeds] == [pytest.approx(0, abs=1e-6)] * 5
 
 
-@pytest.mark.parametrize("wrong, says", [
-    ({"hosts": 1}, "hosts=1 must be a whole number from 2 to 4,096"),
-    ({"rehash": "steps"}, "rehash='steps' is none of step, fixed; nearest: step"),
-    ({"bursts": 1}, "bursts=1 must be a number from 0 to 0.99"),
-    ({"weight": 0}, "weight=0 must be a whole number from 1"),
-    ({"jiter": 0.3}, 'unknown name "jiter"; nearest: jitter'),
-])
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"hosts": 1}, "hosts=1 must be a whole number from 2 to 4,096"),
+        ({"rehash": "steps"}, "rehash='steps' is none of step, fixed; nearest: step"),
+        ({"bursts": 1}, "bursts=1 must be a number from 0 to 0.99"),
+        ({"weight": 0}, "weight=0 must be a whole number from 1"),
+        ({"jiter": 0.3}, 'unknown name "jiter"; nearest: jitter'),
+    ],
+)
 def test_wrong_arguments_are_refused_in_one_line(wrong, says):
     with pytest.raises(ln.UsageError) as refused:
         symphony.fluid_gain(**({"hosts": 8} | wrong))

@@ -27,8 +27,9 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
 
 def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
     pytest.importorskip("torch")
-    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, ranks=4, steps=3,
-                                              hidden=64, rate="100 Mb/s", slow=1.0)
+    report = ln.load(SCENARIOS / "ddp.py").run(
+        directory=tmp_path, ranks=4, steps=3, hidden=64, rate="100 Mb/s", slow=1.0
+    )
     rows = {row.dotted: row for row in report.rows}
     for name in ("off.iteration", "on.iteration", "gain"):
         assert rows[name].value is None
@@ -37,8 +38,13 @@ def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
 
 def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
     pytest.importorskip("torch")
-    job = ln.TorchJob(SCENARIOS.parent / "train_digits.py", args=["--steps=2"], ranks=2,
-                      transport="roce", compute="1 ms")
+    job = ln.TorchJob(
+        SCENARIOS.parent / "train_digits.py",
+        args=["--steps=2"],
+        ranks=2,
+        transport="roce",
+        compute="1 ms",
+    )
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="5 us")
     r = ln.run(fabric, job, directory=tmp_path)
     with pytest.raises(UsageError, match=r"this job has none.*TorchJob"):
@@ -47,8 +53,9 @@ def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
 
 @pytest.mark.parametrize("transport", ["mrc", "dctcp", "cubic"])
 def test_extra_marks_on_other_transports_are_told(tmp_path, transport):
-    report = ln.load(SCENARIOS / "mrc.py").run(directory=tmp_path, transport=transport, hosts=8,
-                                              seeds=2, step="500 kB")
+    report = ln.load(SCENARIOS / "mrc.py").run(
+        directory=tmp_path, transport=transport, hosts=8, seeds=2, step="500 kB"
+    )
     assert report.ok, report.failed
     rows = {(row.name, row.label): row for row in report.rows}
     assert rows["extra_marks", "on"].value > 0 and rows["extra_marks", "off"].value == 0

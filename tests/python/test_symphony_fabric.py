@@ -15,8 +15,9 @@ pytest.importorskip("loomnet._core")
 
 def half(fabric, name, defaults=None):
     plan = make_plan(fabric, defaults=defaults or LinkDefaults(pfc=True, dcqcn=True, trims=False))
-    return next(each for link in plan.links for each in (link.forward, link.backward)
-                if each.name == name)
+    return next(
+        each for link in plan.links for each in (link.forward, link.backward) if each.name == name
+    )
 
 
 @pytest.mark.parametrize("hosts, over, spines", [(8, 1, 4), (16, 2, 4), (32, 1, 16)])
@@ -27,8 +28,9 @@ def test_every_hop_of_a_ring_crosses_an_uplink(hosts, over, spines):
     assert all(ring[i] != ring[i - 1] for i in range(hosts))
     uplinks = fabric.match(symphony.UPLINKS)
     assert len(uplinks) == 2 * spines == hosts // over
-    assert all(direction == 1 and link.forward.rate == ln.Rate("100 Gb/s")
-               for link, direction in uplinks)
+    assert all(
+        direction == 1 and link.forward.rate == ln.Rate("100 Gb/s") for link, direction in uplinks
+    )
 
 
 def test_thresholds_are_those_of_the_simulations():
@@ -72,27 +74,38 @@ def test_a_condition_says_what_its_switches_run():
     gated = options("on", switches=(("gate", 4),))
     assert len(gated) == 4 and all(
         each == {"mode": "spaced", "tau": "1 step", "gate": 4, "identity": "hdr"}
-        for each in gated.values())
+        for each in gated.values()
+    )
     # Without base marks the program or none; with them each of the rules for base marks.
     assert options("no_marks") == {} and len(options("alone")) == 4
-    rules = {kind: {each.get("base_marks") for each in options(kind).values()}
-             for kind in symphony.KINDS}
+    rules = {
+        kind: {each.get("base_marks") for each in options(kind).values()} for kind in symphony.KINDS
+    }
     assert {kind: found for kind, found in rules.items() if found - {None}} == {
-        kind: {kind} for kind in ("not_owner", "leaders", "not_random", "not_leader")}
+        kind: {kind} for kind in ("not_owner", "leaders", "not_random", "not_leader")
+    }
     for kind, switches in symphony.KINDS.items():
         port = half(symphony.Condition(hosts=4).fabric(kind), "p0.leaf0->p0.spine0")
         assert (port.ecn_high_bytes > 0) == switches.base, kind
     assert {each["mode"] for each in options("on", host="D").values()} == {"prob"}
 
 
-@pytest.mark.parametrize("wrong, says", [
-    ({"hosts": 6, "oversubscription": 2},
-     "hosts=6 must be a multiple of 4 from 4 to 512 with oversubscription=2"),
-    ({"hosts": 4, "oversubscription": 8}, "hosts=4 must be a multiple of 16 from 16 to 512"),
-    ({"oversubscription": 0}, "oversubscription=0 must be a whole number"),
-    ({"queue": "fifo"}, 'queue: a port under PFC queues by "priority" or "laggard_first"'),
-    ({"queue": "fifo", "parts": 2}, 'parts is an option of queue="laggard_first", not of "fifo"'),
-])
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        (
+            {"hosts": 6, "oversubscription": 2},
+            "hosts=6 must be a multiple of 4 from 4 to 512 with oversubscription=2",
+        ),
+        ({"hosts": 4, "oversubscription": 8}, "hosts=4 must be a multiple of 16 from 16 to 512"),
+        ({"oversubscription": 0}, "oversubscription=0 must be a whole number"),
+        ({"queue": "fifo"}, 'queue: a port under PFC queues by "priority" or "laggard_first"'),
+        (
+            {"queue": "fifo", "parts": 2},
+            'parts is an option of queue="laggard_first", not of "fifo"',
+        ),
+    ],
+)
 def test_wrong_settings_are_refused_in_one_line(wrong, says):
     with pytest.raises(FabricError) as refused:
         make_plan(symphony.ring_fabric(**wrong), defaults=LinkDefaults(pfc=True))
@@ -124,8 +137,12 @@ def test_the_oracle_loses_nothing_and_is_another_order(lab, pfc):
 
 def test_on_traffic_that_is_in_no_ring_the_oracle_is_the_default(lab):
     def ends(label, **settings):
-        r = lab.run(symphony.ring_fabric(8, **settings), ln.AllToAll("4 MB", transport="roce"),
-                    label=label, seed=7)
+        r = lab.run(
+            symphony.ring_fabric(8, **settings),
+            ln.AllToAll("4 MB", transport="roce"),
+            label=label,
+            seed=7,
+        )
         assert r["errors"] == 0
         return [each.end_ps for each in r.data.iterations]
 

@@ -28,8 +28,11 @@ def job(transport="roce", **more):
 
 
 def by_sequence(made, **more):
-    return made.program("*", "symphony", **{
-        "identity": "seq", "step": STEP, "tau": "0.25 step", "shift": 14, "gate": 0, **more})
+    return made.program(
+        "*",
+        "symphony",
+        **{"identity": "seq", "step": STEP, "tau": "0.25 step", "shift": 14, "gate": 0, **more},
+    )
 
 
 def slow_host():
@@ -47,35 +50,42 @@ def settings(made):
 def test_options_are_written_as_a_user_thinks_of_them():
     made = fabric().program("*", "symphony", mode="spaced", tau="1 step", jobs=["a", "b"])
     assert settings(made) == {"mode": "spaced", "tau": "1 step", "jobs": "a,b"}
-    made = fabric().program("*", "symphony", identity="seq", tau="1 MB", gate_bytes="9 kB",
-                            step="2 MB")
+    made = fabric().program(
+        "*", "symphony", identity="seq", tau="1 MB", gate_bytes="9 kB", step="2 MB"
+    )
     assert settings(made)["tau"] == "1000000"
     assert settings(made)["gate_bytes"] == 9000 and settings(made)["step"] == 2_000_000
     assert settings(fabric().program("*", "symphony", identity="seq", tau=500))["tau"] == "500"
 
 
-@pytest.mark.parametrize(("options", "line"), [
-    ({"tau": "1 lap"}, 'option tau: "1 lap" is no distance'),
-    ({"mode": "both"}, 'option mode: must be spaced or prob, not "both"'),
-    ({"rows": 100}, "option rows: must be a power of two, not 100"),
-    ({"span": "3 step"}, "option span: must be a step by a power of two"),
-    ({"identity": "sport", "tau": 5}, "identity sport counts whole steps"),
-    ({"cmp": "step", "tau": "0.5 step"}, "cmp=step compares completed steps"),
-    ({"jobs": [3]}, "jobs: [3] is no list of jobs' names"),
-    ({"window": 3}, 'has no option "window"; it has'),
-])
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"tau": "1 lap"}, 'option tau: "1 lap" is no distance'),
+        ({"mode": "both"}, 'option mode: must be spaced or prob, not "both"'),
+        ({"rows": 100}, "option rows: must be a power of two, not 100"),
+        ({"span": "3 step"}, "option span: must be a step by a power of two"),
+        ({"identity": "sport", "tau": 5}, "identity sport counts whole steps"),
+        ({"cmp": "step", "tau": "0.5 step"}, "cmp=step compares completed steps"),
+        ({"jobs": [3]}, "jobs: [3] is no list of jobs' names"),
+        ({"window": 3}, 'has no option "window"; it has'),
+    ],
+)
 def test_a_wrong_option_is_refused_in_one_line(options, line):
     with pytest.raises(FabricError) as refused:
         fabric().program("*", "symphony", **options)
     assert line in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("rate", "delay", "shift"), [
-    ("100 Gb/s", "1 us", 17),   # two intervals between congestion notifications, 100 us
-    ("100 Gb/s", "50 us", 21),  # four round trips of 400 us
-    ("1 Gb/s", "15 us", 20),    # 32 packets and four round trips alike: 0.6 and 0.8 ms
-    ("100 Mb/s", "1 us", 23),   # 32 packets of 2,150 B: 5.5 ms
-])
+@pytest.mark.parametrize(
+    ("rate", "delay", "shift"),
+    [
+        ("100 Gb/s", "1 us", 17),  # two intervals between congestion notifications, 100 us
+        ("100 Gb/s", "50 us", 21),  # four round trips of 400 us
+        ("1 Gb/s", "15 us", 20),  # 32 packets and four round trips alike: 0.6 and 0.8 ms
+        ("100 Mb/s", "1 us", 23),  # 32 packets of 2,150 B: 5.5 ms
+    ],
+)
 def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
     plan = make_plan(fabric(rate, delay).program("*", "symphony"))
     for switch in plan.switches:
@@ -93,7 +103,10 @@ def test_the_slowest_link_to_another_switch_makes_an_epoch_long():
     plan = make_plan(made.program("*", "symphony"))
     fixed = replace(plan, base_rtt_ps=10**6)  # of slow links long ones
     assert {each.name: epoch_shift(each, fixed, {}) for each in plan.switches} == {
-        "p0.leaf0": 23, "p0.leaf1": 17, "p0.spine0": 23}
+        "p0.leaf0": 23,
+        "p0.leaf1": 17,
+        "p0.spine0": 23,
+    }
 
 
 def test_sequence_numbers_of_roce_count_packets_of_the_size_that_the_run_has():
@@ -126,9 +139,15 @@ def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
 
 
 def test_marks_slow_senders_down_and_off_is_forward(tmp_path):
-    runs = {name: go(tmp_path / name, made, faults=slow_host(), **DCQCN) for name, made in {
-        "forward": fabric(), "off": by_sequence(fabric(), enable=False),
-        "none": by_sequence(fabric(), identity="none"), "on": by_sequence(fabric())}.items()}
+    runs = {
+        name: go(tmp_path / name, made, faults=slow_host(), **DCQCN)
+        for name, made in {
+            "forward": fabric(),
+            "off": by_sequence(fabric(), enable=False),
+            "none": by_sequence(fabric(), identity="none"),
+            "on": by_sequence(fabric()),
+        }.items()
+    }
     figures = {name: str(r.metrics) for name, r in runs.items()}
     assert figures["off"] == figures["none"] == figures["forward"] != figures["on"]
     assert "tagged" not in runs["off"].switch("p0.leaf0").counters
@@ -143,8 +162,10 @@ def test_tcp_is_tracked_from_its_syn(tmp_path):
 
 
 def test_named_jobs_alone_are_tracked(tmp_path):
-    work = [ln.AllReduce("1 MB", 3, "roce", hosts=["h0", "h1"], name="a"),
-            ln.AllReduce("1 MB", 3, "roce", hosts=["h2", "h3"], name="b")]
+    work = [
+        ln.AllReduce("1 MB", 3, "roce", hosts=["h0", "h1"], name="a"),
+        ln.AllReduce("1 MB", 3, "roce", hosts=["h2", "h3"], name="b"),
+    ]
     lab = ln.Lab("symphony", seed=1, directory=tmp_path / "runs")
     r = lab.run(by_sequence(fabric(), jobs=["b"]), work)
     assert {row["job"] for row in r.switch("p0.leaf0").snapshot()["rings"]} == {1}
@@ -167,9 +188,15 @@ def test_jobs_that_are_named_are_marked_by_the_programs_mode(tmp_path):
         assert marks(f"named-{mode}", mode, jobs=["a", "b"]) == count
 
 
-@pytest.mark.parametrize(("options", "packet"), [
-    ({}, 4096), ({"initial_psn": 5_000}, 4096), ({"initial_psn": 2**24 - 3}, 4096),
-    ({"payload_mtu": 1024}, 1024)])
+@pytest.mark.parametrize(
+    ("options", "packet"),
+    [
+        ({}, 4096),
+        ({"initial_psn": 5_000}, 4096),
+        ({"initial_psn": 2**24 - 3}, 4096),
+        ({"payload_mtu": 1024}, 1024),
+    ],
+)
 def test_progress_by_psn_counts_packets_since_the_connection_began(tmp_path, options, packet):
     r = go(tmp_path, by_sequence(fabric()), roce={"cc": "dcqcn", **options})
     (row,) = r.switch("p0.leaf0").snapshot()["rings"]
@@ -188,8 +215,15 @@ def test_flows_that_are_a_ring_are_tracked_by_their_hosts(tmp_path):
 
 def test_ranks_on_one_host_send_by_no_switch(tmp_path):
     """Of three ranks on h0 and one on h1 two send to their own host; the third is known."""
-    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
-                            delay="5 us", ranks_per_host=3)
+    made = ln.clos.two_tier(
+        planes=1,
+        leaves=2,
+        spines=1,
+        hosts_per_leaf=1,
+        rate="10 Gb/s",
+        delay="5 us",
+        ranks_per_host=3,
+    )
     r = go(tmp_path, by_sequence(made), **DCQCN)
     (row,) = r.switch("p0.leaf0").snapshot()["rings"]
     assert row["nranks"] == 6 and r.switch("p0.leaf0").counters["tagged"] > 100
@@ -205,16 +239,36 @@ def test_what_seq_cannot_know_is_refused(tmp_path):
 
 
 def test_a_rule_is_checked_by_the_engine():
-    rule = {"source": bytes(16), "destination": bytes(16), "carrier": "roce", "port": None,
-            "job": 1, "ring": 0, "rank": 0, "nranks": 8, "gen": 0, "step_bytes": 1000,
-            "mtu": 1500, "base": 0}
+    rule = {
+        "source": bytes(16),
+        "destination": bytes(16),
+        "carrier": "roce",
+        "port": None,
+        "job": 1,
+        "ring": 0,
+        "rank": 0,
+        "nranks": 8,
+        "gen": 0,
+        "step_bytes": 1000,
+        "mtu": 1500,
+        "base": 0,
+    }
     network = _core.Network(seed=1, meter_bin_ps=10**9)
     node = network.add_switch(4, program="symphony")
 
     def tables(**wrong):
         return _core.table_batch(
-            "symphony", generation=1, block=0xFC000000, own=[], adjacencies=[], fib=[], hosts=[],
-            host_groups=[], groups=[], rows={"rules": [rule | wrong]})
+            "symphony",
+            generation=1,
+            block=0xFC000000,
+            own=[],
+            adjacencies=[],
+            fib=[],
+            hosts=[],
+            host_groups=[],
+            groups=[],
+            rows={"rules": [rule | wrong]},
+        )
 
     with pytest.raises(ValueError, match="row 0: mtu: a power of two of 256 or more, not 1500"):
         network.set_tables(node, tables())

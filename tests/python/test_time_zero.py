@@ -13,16 +13,21 @@ HEAD = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 """
-PLAIN = HEAD + """
+PLAIN = (
+    HEAD
+    + """
 for _ in range(30):
     dist.all_reduce(torch.ones(100_000))
 """
+)
 # Set-up of 400 us, then steps of 40 us and 1 ms of compute time each.
 TRAINS = """
 import trainer
 trainer.train()
 """
-TRAINER = HEAD + """
+TRAINER = (
+    HEAD
+    + """
 def train():
     weight = torch.ones(100_000, requires_grad=True)
     for _ in range(10):
@@ -33,6 +38,7 @@ def train():
         dist.all_reduce(weight.grad)
         optimizer.step()
 """
+)
 DESCENDS = """
 import trainer
 for _ in range(30):
@@ -40,19 +46,22 @@ for _ in range(30):
 """
 
 
-@pytest.mark.parametrize(("text", "steps"), [
-    (PLAIN, False),
-    ("import numpy as np, os, torch", False),
-    ("import torch\nfrom torch import optim", True),
-    ("import torch\no = torch.optim.SGD", True),
-    ("import loomnet.torch\nloomnet.torch.step()", True),
-    ("from loomnet.torch import step\nstep()", True),
-    ("class Net:\n    def configure_optimizers(self): ...", True),
-    ("import lightning", None),
-    ("from . import net", None),
-    ("import runpy", None),
-    ("def (", None),
-])
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (PLAIN, False),
+        ("import numpy as np, os, torch", False),
+        ("import torch\nfrom torch import optim", True),
+        ("import torch\no = torch.optim.SGD", True),
+        ("import loomnet.torch\nloomnet.torch.step()", True),
+        ("from loomnet.torch import step\nstep()", True),
+        ("class Net:\n    def configure_optimizers(self): ...", True),
+        ("import lightning", None),
+        ("from . import net", None),
+        ("import runpy", None),
+        ("def (", None),
+    ],
+)
 def test_a_text_tells_whether_its_script_steps(tmp_path, text, steps):
     path = tmp_path / "script.py"
     path.write_text(text)
@@ -64,21 +73,29 @@ def run(tmp_path, script, *faults, **options):
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "script.py"
     path.write_text(script)
-    (tmp_path / "trainer.py").write_text(TRAINER + textwrap.dedent("""
+    (tmp_path / "trainer.py").write_text(
+        TRAINER
+        + textwrap.dedent("""
         def reduce():
             dist.all_reduce(torch.ones(100_000))
-        """))
+        """)
+    )
     lab = Lab("zero", directory=tmp_path / "run")
-    return lab.run(ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
-                   ln.TorchJob(path, ranks=2, compute="1 ms"), faults, **options)
+    return lab.run(
+        ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
+        ln.TorchJob(path, ranks=2, compute="1 ms"),
+        faults,
+        **options,
+    )
 
 
 def halved(at):
     return ln.degrade("h0--*", 0.5, at=at, duration="300 us", phase="slow")
 
 
-@pytest.mark.parametrize("script", [PLAIN, pytest.param(DESCENDS, marks=pytest.mark.soak)],
-                         ids=["plain", "imports"])
+@pytest.mark.parametrize(
+    "script", [PLAIN, pytest.param(DESCENDS, marks=pytest.mark.soak)], ids=["plain", "imports"]
+)
 def test_a_script_that_never_steps_has_time_bytes_and_faults_by_time(tmp_path, script):
     """30 all-reduces of 400 kB, 40 us each, four to eight of them at half the rate."""
     r = run(tmp_path, script, halved("400 us"))
@@ -108,8 +125,10 @@ def test_the_set_up_of_a_script_that_steps_lies_before_time_zero(tmp_path):
 
 @pytest.mark.soak
 def test_who_looks_does_not_move_time_zero(tmp_path):
-    seen = [run(tmp_path / str(len(options)), PLAIN, halved("400 us"), **options)
-            for options in ({}, {"sample": "10 us", "links": ["h0->*"]})]
+    seen = [
+        run(tmp_path / str(len(options)), PLAIN, halved("400 us"), **options)
+        for options in ({}, {"sample": "10 us", "links": ["h0->*"]})
+    ]
     assert seen[0].data.fidelity.emulated_ps == seen[1].data.fidelity.emulated_ps
     assert seen[0].data.windows == seen[1].data.windows
     samples = seen[1].data.samples

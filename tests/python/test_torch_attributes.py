@@ -24,8 +24,11 @@ STEPS = 4  # of training
 
 def case_names() -> list[str]:
     source = (Path(__file__).parent / "torch_ranks" / "stated.py").read_text().splitlines()
-    return [line.split("(")[0].removeprefix("def ") for before, line in
-            itertools.pairwise(source) if before == "@case"]
+    return [
+        line.split("(")[0].removeprefix("def ")
+        for before, line in itertools.pairwise(source)
+        if before == "@case"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +78,22 @@ SCRIPT = textwrap.dedent("""
 def test_packets_of_ddp_state_layer_priority_and_ring_step(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    fab = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s",
-                           delay="1 us")
+    fab = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s", delay="1 us"
+    )
     logs = {}
     for kind in ("plain", "hook"):
-        job = ln.TorchJob(script, args=[kind, str(STEPS)], ranks=WORLD, compute="1 ms",
-                          transport="mrc")
+        job = ln.TorchJob(
+            script, args=[kind, str(STEPS)], ranks=WORLD, compute="1 ms", transport="mrc"
+        )
         result = recorded(tmp_path / kind, job, fab=fab)
         if any("register" in e.message for e in result.data.errors):
             pytest.skip("the package is not installed: PyTorch finds no backend entry point")
         assert result["errors"] == 0, result.data.errors
         logs[kind] = (tmp_path / kind / "lab" / "ranks" / "0.log").read_text()
-    ends = {next(line for line in log.splitlines() if line.startswith("end "))
-            for log in logs.values()}
+    ends = {
+        next(line for line in log.splitlines() if line.startswith("end ")) for log in logs.values()
+    }
     assert len(ends) == 1, "the hook changed the result"
     buckets = int(logs["hook"].split("whole ")[1].split()[0])
     assert buckets >= 3 and f"whole {buckets} True" in logs["hook"]
@@ -112,4 +118,4 @@ def test_packets_of_ddp_state_layer_priority_and_ring_step(tmp_path: Path) -> No
     steps = sorted(layers)
     assert steps == list(range(steps[0], steps[0] + len(steps)))
     iterations = [{layer} for layer in range(buckets) for _ in range(2 * (WORLD - 1))] * (STEPS - 1)
-    assert [layers[step] for step in steps[-len(iterations):]] == iterations
+    assert [layers[step] for step in steps[-len(iterations) :]] == iterations

@@ -19,12 +19,18 @@ WORLD = 4
 
 def case_names(script: str) -> list[str]:
     source = (Path(__file__).parent / "torch_ranks" / script).read_text().splitlines()
-    return [line.split("(")[0].removeprefix("def ") for before, line in
-            itertools.pairwise(source) if before == "@case"]
+    return [
+        line.split("(")[0].removeprefix("def ")
+        for before, line in itertools.pairwise(source)
+        if before == "@case"
+    ]
 
 
-@pytest.fixture(scope="module", params=[(1, False), (3, False), (1, True)],
-                ids=["one-queue-pair", "three-queue-pairs", "sums"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, False), (3, False), (1, True)],
+    ids=["one-queue-pair", "three-queue-pairs", "sums"],
+)
 def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     directory = tmp_path_factory.mktemp("cases")
     channels, sums = request.param
@@ -47,8 +53,9 @@ def test_collectives_leave_in_peace(cases: Ranks) -> None:
 
 @pytest.fixture(scope="module", params=[False, True], ids=["ring", "sums"])
 def training(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    with Ranks("training.py", WORLD, directory=tmp_path_factory.mktemp("training"),
-               sums=request.param) as ranks:
+    with Ranks(
+        "training.py", WORLD, directory=tmp_path_factory.mktemp("training"), sums=request.param
+    ) as ranks:
         ranks.wait(240)
         assert (ranks.nic.sums > 0) == request.param
     return ranks
@@ -86,8 +93,14 @@ def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
 
 
 def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
-    with Ranks("job.py", 3, directory=tmp_path, LOOMNET_STOCK_GLOO="1", LOOMNET_HASH_EVERY="20",
-               LOOMNET_HOST_ADDRESS="127.0.0.1") as ranks:
+    with Ranks(
+        "job.py",
+        3,
+        directory=tmp_path,
+        LOOMNET_STOCK_GLOO="1",
+        LOOMNET_HASH_EVERY="20",
+        LOOMNET_HOST_ADDRESS="127.0.0.1",
+    ) as ranks:
         assert ranks.wait(120) == {0: 0, 1: 0, 2: 0}, ranks.logs()
         marks = ranks.nic.take_marks(0)
         assert ranks.nic.bytes == 0, "Gloo's bytes went over the NIC"
@@ -99,11 +112,14 @@ def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
     assert sum(m[5] == 4 * (32 * 8 + 8) for m in ends) >= 39
 
 
-@pytest.mark.parametrize("fault, words", [
-    ("kill", "rank 1 was killed"),
-    ("raise", "rank 1 aborted"),
-    ("leave", "rank 1"),
-])
+@pytest.mark.parametrize(
+    "fault, words",
+    [
+        ("kill", "rank 1 was killed"),
+        ("raise", "rank 1 aborted"),
+        ("leave", "rank 1"),
+    ],
+)
 def test_death_of_a_rank_is_named(tmp_path: Path, fault: str, words: str) -> None:
     with Ranks("job.py", 3, fault, "1", directory=tmp_path, **MAPPED) as ranks:
         ranks.wait(120)
@@ -138,13 +154,16 @@ def test_memory_cannot_be_shrunk(tmp_path: Path) -> None:
 
 
 def test_import_outside_a_run_changes_nothing() -> None:
-    script = ("import torch, torch.distributed as dist\n"
-              "assert dist.Backend.default_device_backend_map['cpu'] == 'gloo'\n"
-              "store = dist.HashStore()\n"
-              "try: dist.init_process_group('loomnet', store=store, rank=0, world_size=1)\n"
-              "except RuntimeError as error: print(error)\n")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          timeout=90)
+    script = (
+        "import torch, torch.distributed as dist\n"
+        "assert dist.Backend.default_device_backend_map['cpu'] == 'gloo'\n"
+        "store = dist.HashStore()\n"
+        "try: dist.init_process_group('loomnet', store=store, rank=0, world_size=1)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=90
+    )
     assert "loomnet run" in done.stdout and done.stdout.count("\n") == 1, done.stdout + done.stderr
 
 

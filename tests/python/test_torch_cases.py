@@ -27,13 +27,18 @@ ENDING_S = 90.0  # of wall time for one job that takes seconds on an idle machin
 @pytest.mark.parametrize("families", [FAMILIES[:4], FAMILIES[4:6], FAMILIES[6:8]], ids=",".join)
 def test_cases_on_the_virtual_clock(families, tmp_path):
     cases = cases_of(*families)
-    found = {place: placements.run(place, WORLD, cases, tmp_path)
-             for place in ("gloo", "loopback", "virtual")}
+    found = {
+        place: placements.run(place, WORLD, cases, tmp_path)
+        for place in ("gloo", "loopback", "virtual")
+    }
     wrong = []
     for name, case in cases.items():
         of = {place: outcomes[name] for place, outcomes in found.items()}
-        for place, against, to_the_bit in (("loopback", "gloo", False), ("virtual", "gloo", False),
-                                           ("virtual", "loopback", True)):
+        for place, against, to_the_bit in (
+            ("loopback", "gloo", False),
+            ("virtual", "gloo", False),
+            ("virtual", "loopback", True),
+        ):
             if why := placements.verdict(case, of[place], of[against], to_the_bit=to_the_bit):
                 wrong.append(f"{name}, {place} against {against}: {why}")
         print(f"{name}: {of['virtual'].seconds:.2f} s")
@@ -45,15 +50,26 @@ def test_cases_on_the_virtual_clock(families, tmp_path):
 @pytest.mark.parametrize("name", endings.ENDINGS)
 def test_ending_on_the_virtual_clock(name, tmp_path):
     ending = endings.ENDINGS[name]
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s",
-                              delay="1 us")
-    job = ln.TorchJob(endings.__file__, args=[name, str(tmp_path)], ranks=WORLD, compute="1 ms",
-                      transport="mrc", **ending.options)
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us"
+    )
+    job = ln.TorchJob(
+        endings.__file__,
+        args=[name, str(tmp_path)],
+        ranks=WORLD,
+        compute="1 ms",
+        transport="mrc",
+        **ending.options,
+    )
     lab = Lab("endings", directory=tmp_path, max_wall_s=ENDING_S)
     r = lab.run(fabric, job)
     logs = [(tmp_path / "ranks" / f"{rank}.log").read_text() for rank in range(WORLD)]
-    told = "\n".join([f"{r.data.ended}: {r.data.reason}",
-                      *(f"{each.who}: {each.message}" for each in r.data.errors)])
+    told = "\n".join(
+        [
+            f"{r.data.ended}: {r.data.reason}",
+            *(f"{each.who}: {each.message}" for each in r.data.errors),
+        ]
+    )
     every = told + "\n" + "\n".join(f"--- rank {n}\n{log}" for n, log in enumerate(logs))
     assert "max-wall" not in told and "Timeout (" not in every, every
     if ending.fails:
@@ -77,23 +93,26 @@ def test_cases_are_many_and_described():
     assert all(LEFT_OUT.values())
 
 
-@pytest.mark.parametrize(("mine", "theirs", "spread", "equal"), [
-    ([1, "a", None, True], [1, "a", None, True], 0, True),
-    ({"a": torch.tensor([1, 2])}, {"a": torch.tensor([1, 3])}, 1e9, False),
-    (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), 1e9, False),
-    (torch.tensor([1.0]), torch.tensor([[1.0]]), 1e9, False),
-    (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), 0, True),
-    (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 2.0]), 1e9, False),
-    (torch.tensor([1.0, torch.inf]), torch.tensor([1.0, 3.0]), 1e9, False),
-    (torch.tensor([1.0, 1e-9]), torch.tensor([1.0, 2e-9]), 1, True),
-    (torch.tensor([1.0, 1e-9]), torch.tensor([1.0, 2e-9]), 0, False),
-    (torch.tensor([1.0]), torch.tensor([1.0 + 2**-20]), 4, False),
-    (torch.tensor([1.0]), torch.tensor([1.0 + 2**-20]), 8, True),
-    (torch.tensor([1 + 1j]), torch.tensor([1 + 1.1j]), 16, False),
-    (torch.tensor([True]), torch.tensor([False]), 1e9, False),
-    (torch.tensor([0.0]), torch.tensor([1e-30]), 16, False),
-    ([1.0], [1.0, 2.0], 1e9, False),
-    ({"a": 1}, {"b": 1}, 1e9, False),
-])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "spread", "equal"),
+    [
+        ([1, "a", None, True], [1, "a", None, True], 0, True),
+        ({"a": torch.tensor([1, 2])}, {"a": torch.tensor([1, 3])}, 1e9, False),
+        (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), 1e9, False),
+        (torch.tensor([1.0]), torch.tensor([[1.0]]), 1e9, False),
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), 0, True),
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 2.0]), 1e9, False),
+        (torch.tensor([1.0, torch.inf]), torch.tensor([1.0, 3.0]), 1e9, False),
+        (torch.tensor([1.0, 1e-9]), torch.tensor([1.0, 2e-9]), 1, True),
+        (torch.tensor([1.0, 1e-9]), torch.tensor([1.0, 2e-9]), 0, False),
+        (torch.tensor([1.0]), torch.tensor([1.0 + 2**-20]), 4, False),
+        (torch.tensor([1.0]), torch.tensor([1.0 + 2**-20]), 8, True),
+        (torch.tensor([1 + 1j]), torch.tensor([1 + 1.1j]), 16, False),
+        (torch.tensor([True]), torch.tensor([False]), 1e9, False),
+        (torch.tensor([0.0]), torch.tensor([1e-30]), 16, False),
+        ([1.0], [1.0, 2.0], 1e9, False),
+        ({"a": 1}, {"b": 1}, 1e9, False),
+    ],
+)
 def test_comparer(mine, theirs, spread, equal):
     assert (not comparing.differences(mine, theirs, spread)) == equal

@@ -22,10 +22,12 @@ def run(*arguments: str):
 @pytest.mark.timeout(600)
 def test_checkpoints_and_threads_with_groups_of_their_own_repeat(tmp_path):
     runs = [run("save", str(tmp_path / name)) for name in ("first", "second")]
-    times = [[(each.number, each.start_ps, each.end_ps) for each in r.data.iterations]
-             for r in runs]
+    times = [
+        [(each.number, each.start_ps, each.end_ps) for each in r.data.iterations] for r in runs
+    ]
     assert [r.data.deterministic for r in runs] == [True, True], [
-        r.data.fidelity.notes for r in runs]
+        r.data.fidelity.notes for r in runs
+    ]
     assert times[0] == times[1] and len(times[0]) == 7
 
 

@@ -20,8 +20,12 @@ name = os.path.join(sys.argv[1], os.environ["RANK"])
 json.dump(dict(os.environ), open(name, "w"))
 """
 # What a run says in another way, and why stands in loomnet.processes.torchrun.
-OTHERWISE = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
-             "TORCHELASTIC_ERROR_FILE"}
+OTHERWISE = {
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_ERROR_FILE",
+}
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # by torchrun for several workers on a node; here always
 
 
@@ -34,14 +38,32 @@ def free_port() -> int:
 def by_torchrun(nodes: int, on_each: int, folder: Path) -> list[dict[str, str]]:
     """What the workers of this many torchruns have that the torchruns themselves had not."""
     (folder / "worker.py").write_text(WORKER)
-    given = {name: value for name, value in os.environ.items()
-             if name not in OWN and not name.startswith(("TORCHELASTIC", "OMP_"))}
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in OWN and not name.startswith(("TORCHELASTIC", "OMP_"))
+    }
     port = free_port()
-    agents = [subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}",
-         f"--nproc-per-node={on_each}", "--master-addr=127.0.0.1", f"--master-port={port}",
-         str(folder / "worker.py"), str(folder)],
-        env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for node in range(nodes)]
+    agents = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                f"--nnodes={nodes}",
+                f"--node-rank={node}",
+                f"--nproc-per-node={on_each}",
+                "--master-addr=127.0.0.1",
+                f"--master-port={port}",
+                str(folder / "worker.py"),
+                str(folder),
+            ],
+            env=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for node in range(nodes)
+    ]
     for agent in agents:
         output, _ = agent.communicate(timeout=120)
         assert agent.returncode == 0, output.decode()
@@ -66,7 +88,8 @@ def test_names_and_values_are_those_of_torchrun(nodes, on_each, tmp_path):
 
 def test_hosts_with_unequal_numbers_of_ranks():
     found = environments(["b", "b", "b", "a"], address="x", port=7, run_id="j")
-    assert [(each["GROUP_RANK"], each["LOCAL_RANK"], each["LOCAL_WORLD_SIZE"]) for each in found] \
-        == [("0", "0", "3"), ("0", "1", "3"), ("0", "2", "3"), ("1", "0", "1")]
+    assert [
+        (each["GROUP_RANK"], each["LOCAL_RANK"], each["LOCAL_WORLD_SIZE"]) for each in found
+    ] == [("0", "0", "3"), ("0", "1", "3"), ("0", "2", "3"), ("1", "0", "1")]
     shared = [{name: value for name, value in each.items() if name not in OWN} for each in found]
     assert shared == [shared[0]] * 4

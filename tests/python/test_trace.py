@@ -152,13 +152,20 @@ def test_tracks_have_names_of_their_own_and_hosts_are_in_order(tmp_path):
     assert len(set(trace.names.values())) == len(trace.names)
     pairs = [name for name in trace.names.values() if "queue pair" in name]
     assert any(name.endswith(", lane 2") for name in trace.names.values()) or len(pairs) == 12
-    hosts = [name for uuid, name in trace.names.items()
-             if not trace.parents[uuid] and name.startswith("h")]
+    hosts = [
+        name
+        for uuid, name in trace.names.items()
+        if not trace.parents[uuid] and name.startswith("h")
+    ]
     assert hosts == ["h0", "h1", "h2", "h3"]
     assert list(trace.orders) == sorted(trace.orders) and len(trace.orders) > 4
-    links = [trace.ranks[uuid] for uuid, parent in trace.parents.items()
-             if trace.names.get(parent) == "links" and "->" in trace.names[uuid]
-             and not trace.names[uuid].startswith("queue ")]
+    links = [
+        trace.ranks[uuid]
+        for uuid, parent in trace.parents.items()
+        if trace.names.get(parent) == "links"
+        and "->" in trace.names[uuid]
+        and not trace.names[uuid].startswith("queue ")
+    ]
     assert len(set(links)) == len(links) > 0 and min(links) > 0
 
 

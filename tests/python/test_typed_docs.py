@@ -37,9 +37,16 @@ def project(tmp_path_factory):
     (folder / "scenario.py").write_text((TYPED / "scenario.py").read_text())
     (folder / "mypy.ini").write_text(MYPY.format(python=sys.executable))
     environment = Path(sys.prefix)
-    (folder / "pyrightconfig.json").write_text(json.dumps({
-        "typeCheckingMode": "standard", "reportUnusedExpression": False,
-        "venvPath": str(environment.parent), "venv": environment.name}))
+    (folder / "pyrightconfig.json").write_text(
+        json.dumps(
+            {
+                "typeCheckingMode": "standard",
+                "reportUnusedExpression": False,
+                "venvPath": str(environment.parent),
+                "venv": environment.name,
+            }
+        )
+    )
     return folder
 
 
@@ -50,36 +57,65 @@ def test_there_are_blocks(project):
 
 def test_mypy_strict(project):
     files = sorted(path.name for path in project.glob("*.py"))
-    done = subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *files],
-                          cwd=project, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", *files],
+        cwd=project,
+        capture_output=True,
+        text=True,
+    )
     found = [line for line in done.stdout.splitlines() if ": note: " not in line]
     assert not found and done.returncode == 0, "\n".join(found) + done.stderr
 
 
 def test_pyright(project):
-    done = subprocess.run([BIN / "basedpyright", "--outputjson", "-p", project],
-                          capture_output=True, text=True)
-    found = [f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}: {each['message']}"
-             for each in json.loads(done.stdout)["generalDiagnostics"]
-             if each["severity"] != "information"]
+    done = subprocess.run(
+        [BIN / "basedpyright", "--outputjson", "-p", project], capture_output=True, text=True
+    )
+    found = [
+        f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}: {each['message']}"
+        for each in json.loads(done.stdout)["generalDiagnostics"]
+        if each["severity"] != "information"
+    ]
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", [
-    "TorchJob", "AllReduce", "Permutation", "Incast", "Flows", "Trace", "ModelJob", "MoeJob",
-    "CircuitControl", "Pfc"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TorchJob",
+        "AllReduce",
+        "Permutation",
+        "Incast",
+        "Flows",
+        "Trace",
+        "ModelJob",
+        "MoeJob",
+        "CircuitControl",
+        "Pfc",
+    ],
+)
 def test_constructors_are_readable_and_say_what_the_fields_say(name):
     kind = getattr(ln, name)
     signature = inspect.signature(kind)
     text = str(signature)
     assert not re.search(r"Annotated|Validator|Strict|FieldInfo|Unpack|\*args|\*\*|'\w+ \|", text)
     assert set(signature.parameters) == set(kind.model_fields) - {"queue_pairs"}
-    example = {"TorchJob": ("train.py",), "AllReduce": ("1 MB",), "Permutation": ("1 MB",),
-               "Incast": ("1 MB",), "Flows": ("1 MB",), "Trace": ("t.jsonl",),
-               "ModelJob": ("vgg16",), "MoeJob": ("mixtral_8x7b",)}.get(name, ())
+    example = {
+        "TorchJob": ("train.py",),
+        "AllReduce": ("1 MB",),
+        "Permutation": ("1 MB",),
+        "Incast": ("1 MB",),
+        "Flows": ("1 MB",),
+        "Trace": ("t.jsonl",),
+        "ModelJob": ("vgg16",),
+        "MoeJob": ("mixtral_8x7b",),
+    }.get(name, ())
     plain = kind(*example)
-    stated = {each.name: each.default for each in list(signature.parameters.values())
-              [len(example):] if not str(each.default).endswith("()")}
+    stated = {
+        each.name: each.default
+        for each in list(signature.parameters.values())[len(example) :]
+        if not str(each.default).endswith("()")
+    }
     assert kind(*example, **stated) == plain
 
 

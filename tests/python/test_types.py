@@ -22,9 +22,15 @@ def project(tmp_path_factory):
     for file in TYPED.glob("*.py"):
         (folder / file.name).write_text(file.read_text())
     environment = Path(sys.prefix)
-    (folder / "pyrightconfig.json").write_text(json.dumps({
-        "typeCheckingMode": "basic", "venvPath": str(environment.parent),
-        "venv": environment.name}))
+    (folder / "pyrightconfig.json").write_text(
+        json.dumps(
+            {
+                "typeCheckingMode": "basic",
+                "venvPath": str(environment.parent),
+                "venv": environment.name,
+            }
+        )
+    )
     return folder
 
 
@@ -32,20 +38,29 @@ def project(tmp_path_factory):
 def found(project):
     """File name -> [(severity, line, rule, message)]."""
     done = subprocess.run(
-        [BIN / "basedpyright", "--outputjson", "-p", project], capture_output=True, text=True)
+        [BIN / "basedpyright", "--outputjson", "-p", project], capture_output=True, text=True
+    )
     rows: dict[str, list[tuple[str, int, str, str]]] = {"scenario.py": [], "mistakes.py": []}
     for each in json.loads(done.stdout)["generalDiagnostics"]:
         rows[Path(each["file"]).name].append(
-            (each["severity"], each["range"]["start"]["line"] + 1, each.get("rule", ""),
-             each["message"]))
+            (
+                each["severity"],
+                each["range"]["start"]["line"] + 1,
+                each.get("rule", ""),
+                each["message"],
+            )
+        )
     return rows
 
 
 def marked(file, pattern):
     """Line -> what a comment on it names."""
     lines = (TYPED / file).read_text().splitlines()
-    return {number: match[1] for number, line in enumerate(lines, 1)
-            if (match := re.search(pattern, line))}
+    return {
+        number: match[1]
+        for number, line in enumerate(lines, 1)
+        if (match := re.search(pattern, line))
+    }
 
 
 def test_what_users_write_checks(found):
@@ -53,8 +68,11 @@ def test_what_users_write_checks(found):
 
 
 def test_the_checker_knows_the_types(found):
-    said = {line: re.search('is "(.*)"$', message)[1]
-            for severity, line, _, message in found["scenario.py"] if severity == "information"}
+    said = {
+        line: re.search('is "(.*)"$', message)[1]
+        for severity, line, _, message in found["scenario.py"]
+        if severity == "information"
+    }
     assert said == marked("scenario.py", r"# is: (.+)")
 
 
@@ -91,11 +109,20 @@ class Editor:
     """As an editor talks to its language server (LSP 3.17)."""
 
     def __init__(self, folder):
-        self.process = subprocess.Popen([BIN / "basedpyright-langserver", "--stdio"], cwd=folder,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [BIN / "basedpyright-langserver", "--stdio"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.folder, self.number = folder, 0
-        self.ask("initialize", processId=None, rootUri=folder.as_uri(), capabilities={},
-                 workspaceFolders=[{"uri": folder.as_uri(), "name": "project"}])
+        self.ask(
+            "initialize",
+            processId=None,
+            rootUri=folder.as_uri(),
+            capabilities={},
+            workspaceFolders=[{"uri": folder.as_uri(), "name": "project"}],
+        )
         self.send(method="initialized", params={})
 
     def send(self, **message):
@@ -121,11 +148,18 @@ class Editor:
     def offered(self, text):
         """The names that complete the end of this text."""
         uri = (self.folder / f"typed_{self.number}.py").as_uri()
-        self.send(method="textDocument/didOpen", params={"textDocument": {
-            "uri": uri, "languageId": "python", "version": 1, "text": text}})
+        self.send(
+            method="textDocument/didOpen",
+            params={
+                "textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}
+            },
+        )
         lines = text.split("\n")
-        result = self.ask("textDocument/completion", textDocument={"uri": uri},
-                          position={"line": len(lines) - 1, "character": len(lines[-1])})
+        result = self.ask(
+            "textDocument/completion",
+            textDocument={"uri": uri},
+            position={"line": len(lines) - 1, "character": len(lines[-1])},
+        )
         return {item["label"] for item in result["items"]}
 
     def close(self):
@@ -140,10 +174,18 @@ def test_an_editor_completes(project):
         assert editor.offered(f"{begin}ln.") >= set(loomnet.__all__) - {"__version__"}
         assert editor.offered(f"{begin}ln.clos.") >= {"two_tier", "three_tier"}
         assert editor.offered(f"{begin}ln.TorchJob('train.py', ") >= {
-            "args=", "ranks=", "transport=", "compute=", "log=", "until="}
+            "args=",
+            "ranks=",
+            "transport=",
+            "compute=",
+            "log=",
+            "until=",
+        }
         assert editor.offered(f"{begin}ln.down('h0--p0.leaf0', ") >= {"at=", "duration=", "phase="}
         assert editor.offered(f"{begin}def f(rate: ln.Rate = '1 Gb/s'):\n    rate.") >= {
-            "bits_per_second", "serialization"}
+            "bits_per_second",
+            "serialization",
+        }
         assert editor.offered(f"{begin}def f(lab: ln.Lab):\n    lab.") >= {"run", "check", "metric"}
     finally:
         editor.close()

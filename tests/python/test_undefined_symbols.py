@@ -16,11 +16,21 @@ CMAKE = (Path(__file__).parents[2] / "core" / "CMakeLists.txt").read_text()
 def test_what_the_build_runs_once_the_module_is_linked(tmp_path, body, status):
     [(options, code)] = re.findall(
         r"add_custom_command\(TARGET _core POST_BUILD VERBATIM\s+COMMAND \$\{Python_EXECUTABLE\} "
-        r'(\S+ \S+) -c "(.*)"\s+\$<TARGET_FILE:_core>', CMAKE)
+        r'(\S+ \S+) -c "(.*)"\s+\$<TARGET_FILE:_core>',
+        CMAKE,
+    )
     module = tmp_path / "module.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", module], check=True, text=True,
-                   input=f"int nowhere(void); int somewhere(void) {{ {body} }}")
-    done = subprocess.run([sys.executable, *options.split(), "-c", code, module], text=True,
-                          capture_output=True, check=False)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", module],
+        check=True,
+        text=True,
+        input=f"int nowhere(void); int somewhere(void) {{ {body} }}",
+    )
+    done = subprocess.run(
+        [sys.executable, *options.split(), "-c", code, module],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == status
     assert status == 0 or "undefined symbol: nowhere" in done.stderr

@@ -67,19 +67,36 @@ def home():
 def loomnet_in(home: Path, *words: str, before: str = "pass", environment=SUDO):
     (home / "short.py").write_text(textwrap.dedent(RUN).format(before=before))
     return subprocess.run(
-        [sys.executable, "-m", "loomnet", *words], cwd=home, capture_output=True, text=True,
-        env={**os.environ, **environment}, timeout=120)
+        [sys.executable, "-m", "loomnet", *words],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
 
 
 def not_the_users(folder: Path) -> list[Path]:
-    return [path for path in (folder, *folder.rglob("*"))
-            if (path.lstat().st_uid, path.lstat().st_gid) != (USER, USER)]
+    return [
+        path
+        for path in (folder, *folder.rglob("*"))
+        if (path.lstat().st_uid, path.lstat().st_gid) != (USER, USER)
+    ]
 
 
 @as_root
 def test_all_that_a_run_writes_is_the_users(home):
-    done = loomnet_in(home, "run", "short.py", "--json", "out.json", "--trace", "t.pftrace",
-                      "--pcap", "h0:0=h0.pcapng")
+    done = loomnet_in(
+        home,
+        "run",
+        "short.py",
+        "--json",
+        "out.json",
+        "--trace",
+        "t.pftrace",
+        "--pcap",
+        "h0:0=h0.pcapng",
+    )
     assert done.returncode == 0, done.stderr
     (run,) = (home / "runs").iterdir()
     assert {path.name for path in run.iterdir()} >= {"report.json", "short.py"}
@@ -91,8 +108,10 @@ def test_all_that_a_run_writes_is_the_users(home):
 
 @as_root
 def test_a_run_whose_folder_is_changed_for_a_link_to_roots_writes_where_it_began(home):
-    swap = ("import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); f.rename('moved'); "
-            "f.symlink_to('../../roots')")
+    swap = (
+        "import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); f.rename('moved'); "
+        "f.symlink_to('../../roots')"
+    )
     done = loomnet_in(home, "run", "short.py", before=swap)
     assert done.returncode == 0, done.stderr
     assert json.loads((home / "moved" / "report.json").read_text())["scenario"] == "short"
@@ -102,8 +121,10 @@ def test_a_run_whose_folder_is_changed_for_a_link_to_roots_writes_where_it_began
 @as_root
 @pytest.mark.parametrize("name", ["report.json", "counters.json", "short.py", "one"])
 def test_a_link_in_the_place_of_a_file_leads_nowhere(home, name):
-    link = (f"import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); "
-            f"(f / '{name}').symlink_to('../../../roots/shadow')")
+    link = (
+        f"import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); "
+        f"(f / '{name}').symlink_to('../../../roots/shadow')"
+    )
     done = loomnet_in(home, "run", "short.py", before=link)
     (run,) = (home / "runs").iterdir()
     if name == "one":  # a folder of a run: not followed, not replaced
@@ -200,12 +221,16 @@ def log(tmp_path):
     os.close(fd)
 
 
-@pytest.mark.parametrize("put", [
-    lambda path: os.mkfifo(path),
-    lambda path: path.symlink_to("/dev/zero"),
-    lambda path: path.symlink_to("/etc/shadow"),
-    lambda path: path.mkdir(),
-], ids=["fifo", "zero", "shadow", "folder"])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to("/etc/shadow"),
+        lambda path: path.mkdir(),
+    ],
+    ids=["fifo", "zero", "shadow", "folder"],
+)
 def test_what_a_rank_puts_in_its_logs_place_is_never_opened(log, put):
     made, fd = log
     os.write(fd, b"step 1\nValueError: mine\n")
@@ -300,8 +325,25 @@ def test_flags_that_a_rank_sets_on_its_output_are_its_own(log):
 # --- labels ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["/abs/path", "../x", "a/b", "..", ".", ".x", "-x", "a b", "\0",
-                                   "\udcff", "x" * 101, "a\n", "é", 5])
+@pytest.mark.parametrize(
+    "label",
+    [
+        "/abs/path",
+        "../x",
+        "a/b",
+        "..",
+        ".",
+        ".x",
+        "-x",
+        "a b",
+        "\0",
+        "\udcff",
+        "x" * 101,
+        "a\n",
+        "é",
+        5,
+    ],
+)
 def test_a_label_is_the_name_of_one_folder(tmp_path, label, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lab = loomnet.Lab(directory=tmp_path / "run")
@@ -334,8 +376,11 @@ def test_no_file_changes_hands_by_path():
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
-                called = node.func.attr if isinstance(node.func, ast.Attribute) else \
-                    getattr(node.func, "id", "")
+                called = (
+                    node.func.attr
+                    if isinstance(node.func, ast.Attribute)
+                    else getattr(node.func, "id", "")
+                )
                 named = {keyword.arg for keyword in node.keywords}
                 if called in ("chown", "lchown", "chmod", "lchmod") or "follow_symlinks" in named:
                     found.append(f"{path}:{node.lineno}")
@@ -353,8 +398,12 @@ def test_bad_input_removes_no_folder_that_was_there_before(tmp_path):
     for name, left in (("mine", True), ("fresh", True), ("new", False)):
         lab = Lab("bad", directory=tmp_path / name)
         with pytest.raises(UsageError):
-            lab.run(loomnet.star(hosts=2, rate="1 Gb/s", delay="1 us"),
-                    loomnet.SendRecv("8 B", transport="mrc"), label="one", trace="no/such/folder/a")
+            lab.run(
+                loomnet.star(hosts=2, rate="1 Gb/s", delay="1 us"),
+                loomnet.SendRecv("8 B", transport="mrc"),
+                label="one",
+                trace="no/such/folder/a",
+            )
         assert (tmp_path / name).exists() == left
         assert not (tmp_path / name / "one").exists()
     assert (tmp_path / "mine/empty/inner").is_dir()

@@ -78,8 +78,13 @@ def test_gloo_without_pytorch_is_the_tcp_model_too(lab):
 
 def test_flows_begin_when_they_are_told_and_are_sampled(lab):
     def run(label, **options):
-        job = ln.Flows(sizes=["2 MB"], count=2, pairs=((0, 1), (2, 1)), starts=("0 s", "300 us"),
-                       transport="tcp")
+        job = ln.Flows(
+            sizes=["2 MB"],
+            count=2,
+            pairs=((0, 1), (2, 1)),
+            starts=("0 s", "300 us"),
+            transport="tcp",
+        )
         return lab.run(ln.star(hosts=3, rate="10 Gb/s", delay="5 us"), job, label=label, **options)
 
     queue = "p0.leaf0->h1"
@@ -98,18 +103,24 @@ def test_flows_begin_when_they_are_told_and_are_sampled(lab):
     assert run("not").data.flows == r.data.flows
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"queues": ["p0.leaf0->h1"]}, "give sample="),
-    ({"sample": "10 us", "queues": ["h1->h0"]}, 'no direction "h1->h0"'),
-    ({"sample": "10 us", "queues": 5}, "run: queues=5 is no list of directions"),
-    ({"sample": "0 s"}, "must be 1 ns or more"),
-    ({"sample": 5}, "run: sample: 5 has no unit"),
-    ({"tcp": 5}, "run: tcp=5 is not a table of its options"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queues": ["p0.leaf0->h1"]}, "give sample="),
+        ({"sample": "10 us", "queues": ["h1->h0"]}, 'no direction "h1->h0"'),
+        ({"sample": "10 us", "queues": 5}, "run: queues=5 is no list of directions"),
+        ({"sample": "0 s"}, "must be 1 ns or more"),
+        ({"sample": 5}, "run: sample: 5 has no unit"),
+        ({"tcp": 5}, "run: tcp=5 is not a table of its options"),
+    ],
+)
 def test_a_sample_that_cannot_be_taken_is_one_clear_line(lab, options, message):
     with pytest.raises(ln.UsageError, match=message):
-        lab.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.Flows("1 MB", pairs=[(0, 1)]),
-                **options)
+        lab.run(
+            ln.star(hosts=2, rate="1 Gb/s", delay="1 us"),
+            ln.Flows("1 MB", pairs=[(0, 1)]),
+            **options,
+        )
 
 
 @pytest.mark.parametrize("cc", ["reno", "cubic", "dctcp", "bbr"])
@@ -121,12 +132,15 @@ def test_tcp_takes_its_congestion_control_by_name_and_is_called_a_model(lab, cc)
     assert r.data.fidelity.unexplained == 0
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"cc": "vegas"}, "no control vegas; nearest: .*; there are reno, cubic"),
-    ({"congestion": "bbr"}, "no option congestion; nearest: .*; there are cc, "),
-    ({"mtu": 100}, "TcpOptions.mtu: 1280"),
-    ({"rto_min_ps": "200 ms"}, "rto_min_ps has the wrong type"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cc": "vegas"}, "no control vegas; nearest: .*; there are reno, cubic"),
+        ({"congestion": "bbr"}, "no option congestion; nearest: .*; there are cc, "),
+        ({"mtu": 100}, "TcpOptions.mtu: 1280"),
+        ({"rto_min_ps": "200 ms"}, "rto_min_ps has the wrong type"),
+    ],
+)
 def test_tcp_options_that_do_not_fit_are_one_clear_line(lab, options, message):
     with pytest.raises(ln.UsageError, match=message):
         lab.run(fabric(), ln.AllReduce(size="1 kB", transport="tcp"), tcp=options)
@@ -145,7 +159,8 @@ def test_a_dead_port_moves_tcp_to_the_others_and_a_far_one_stalls_it_until_it_he
 
 def torch_job(tmp_path, body, **options):
     script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import torch, torch.distributed as dist
         from torch.nn.parallel import DistributedDataParallel
         torch.set_num_threads(1)
@@ -161,10 +176,13 @@ def torch_job(tmp_path, body, **options):
             optimizer.step()
             if rank == 0:
                 print(f"step {number} loss {loss.item():.6f}", flush=True)
-        """) + textwrap.dedent(body))
+        """)
+        + textwrap.dedent(body)
+    )
     options.setdefault("transport", "mrc")
-    return ln.TorchJob(script, ranks=4, compute="1 ms",
-                       log=r"step (?P<step>\d+) loss (?P<loss>\S+)", **options)
+    return ln.TorchJob(
+        script, ranks=4, compute="1 ms", log=r"step (?P<step>\d+) loss (?P<loss>\S+)", **options
+    )
 
 
 def test_pytorch_time_is_the_clocks(tmp_path, request):
@@ -179,8 +197,11 @@ def test_pytorch_time_is_the_clocks(tmp_path, request):
     for label, transport in runs:
         lab = Lab("torch", directory=tmp_path / label)
         options = {"tcp": {"cc": "cubic"}} if transport == "gloo" else {}
-        r = lab.run(fabric("400 Gb/s"), torch_job(tmp_path, "for i in range(1, 25): step(i)\n",
-                                                  transport=transport), **options)
+        r = lab.run(
+            fabric("400 Gb/s"),
+            torch_job(tmp_path, "for i in range(1, 25): step(i)\n", transport=transport),
+            **options,
+        )
         assert r["errors"] == 0, r.data.errors
         assert r.unequal_hashes == 0
         assert len(r.data.iterations) == 23
@@ -188,23 +209,28 @@ def test_pytorch_time_is_the_clocks(tmp_path, request):
         assert all(10**9 < length < 1.2 * 10**9 for length in lengths), lengths
         seen[label] = lengths, r.loss_curve
         assert r.data.fidelity.notes.get("gloo") == (
-            "model: TCP, cubic" if transport == "gloo" else None)
+            "model: TCP, cubic" if transport == "gloo" else None
+        )
     assert "mapped to loomnet (tcp)" in (tmp_path / "gloo" / "ranks" / "0.log").read_text()
     assert seen["gloo"] == seen.get("again", seen["gloo"])
     assert [loss for _, loss in seen["gloo"][1]] == pytest.approx(
-        [loss for _, loss in seen["mrc"][1]], rel=1e-5)
+        [loss for _, loss in seen["mrc"][1]], rel=1e-5
+    )
 
 
 @pytest.mark.soak  # by default test_endings.py has ranks that raise, with PyTorch and without
 def test_a_rank_that_fails_is_a_named_error(tmp_path):
     pytest.importorskip("torch")
     lab = Lab("fails", directory=tmp_path / "run")
-    job = torch_job(tmp_path, """
+    job = torch_job(
+        tmp_path,
+        """
         for i in range(1, 50):
             if rank == 2 and i == 5:
                 raise ValueError("a bug in the script")
             step(i)
-        """)
+        """,
+    )
     r = lab.run(fabric(), job)
     assert r.data.ended == "failed"
     assert r["errors"] >= 1
@@ -215,7 +241,8 @@ def test_a_rank_that_fails_is_a_named_error(tmp_path):
 def test_the_rank_that_failed_first_is_named_although_its_peers_end_before_it(tmp_path):
     pytest.importorskip("torch")
     script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import atexit, time, torch, torch.distributed as dist
         atexit.register(time.sleep, 1)  # runs after the backend's own, which tells the peers
         dist.init_process_group()
@@ -223,9 +250,11 @@ def test_the_rank_that_failed_first_is_named_although_its_peers_end_before_it(tm
             raise ValueError("a bug in the script")
         atexit.unregister(time.sleep)
         dist.barrier()
-        """))
+        """)
+    )
     r = Lab("fails", directory=tmp_path / "run").run(
-        fabric(), ln.TorchJob(script, ranks=4, compute="1 ms", transport="mrc"))
+        fabric(), ln.TorchJob(script, ranks=4, compute="1 ms", transport="mrc")
+    )
     assert r.data.ended == "failed"
     assert [error.who for error in r.data.errors] == ["rank 2"]
     assert "ValueError: a bug in the script" in r.data.errors[0].message
@@ -234,23 +263,28 @@ def test_the_rank_that_failed_first_is_named_although_its_peers_end_before_it(tm
 def test_a_job_that_waits_for_ever_is_ended(tmp_path):
     pytest.importorskip("torch")
     lab = Lab("stuck", directory=tmp_path / "run")
-    job = torch_job(tmp_path, """
+    job = torch_job(
+        tmp_path,
+        """
         step(1)
         if rank == 0:
             dist.recv(torch.zeros(1), src=1)
         else:
             dist.barrier()
-        """)
+        """,
+    )
     r = lab.run(fabric(), job)
     assert r.data.ended in ("stalled", "failed")
     assert r["errors"] >= 1
 
 
-
-@pytest.mark.parametrize(("table", "message"), [
-    ({"nonsense": 4}, "run: roce: no option nonsense; nearest: "),
-    ({"dcqn": True}, "run: roce: no option dcqn; nearest: dcqcn"),
-])
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"nonsense": 4}, "run: roce: no option nonsense; nearest: "),
+        ({"dcqn": True}, "run: roce: no option dcqn; nearest: dcqcn"),
+    ],
+)
 def test_a_slip_in_a_table_that_no_job_uses_is_refused(lab, table, message):
     with pytest.raises(ln.UsageError, match=message):
         lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), roce=table)
@@ -265,8 +299,9 @@ def test_a_table_that_no_job_uses_may_be_there(lab):
 def test_names_that_lab_run_takes_are_proposed_too():
     assert {*OF_LAB} == {*parameters_of(ln.Lab.run)} - {"fabric", "job"}
     with pytest.raises(ln.UsageError, match="no option lable; nearest: label"):
-        ln.Lab("x").run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.AllReduce("8 kB"),
-                        lable="a")
+        ln.Lab("x").run(
+            ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.AllReduce("8 kB"), lable="a"
+        )
 
 
 def test_an_option_that_no_engine_knows_is_refused(lab):
@@ -283,7 +318,8 @@ def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch)
     try:
         with pytest.raises(RunInterrupted):  # the whole of it would take hours
             Lab("long", directory=tmp_path / "run", seed=1).run(
-                fabric(), ln.Flows("100 GB", pairs=[(0, 1)], transport="mrc"))
+                fabric(), ln.Flows("100 GB", pairs=[(0, 1)], transport="mrc")
+            )
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
@@ -313,7 +349,9 @@ def test_a_series_that_outlasts_its_bound_doubles_its_step(monkeypatch):
 
 
 def test_a_wait_for_a_start_is_no_stall(tmp_path):
-    r = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
-               ln.Flows(["1 kB"], pairs=((0, 1),), count=2, starts=("0 s", "20 s")),
-               directory=tmp_path / "run")
+    r = ln.run(
+        ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
+        ln.Flows(["1 kB"], pairs=((0, 1),), count=2, starts=("0 s", "20 s")),
+        directory=tmp_path / "run",
+    )
     assert r.data.ended == "finished" and r.flow_records[1].start_ps == 20 * 10**12

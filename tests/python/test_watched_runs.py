@@ -31,8 +31,13 @@ def _seed() -> str:
     """What worlds are drawn from: of the environment, else the commit at hand."""
     if given := os.environ.get("LOOMNET_WORLDS_SEED"):
         return given
-    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True,
-                          cwd=Path(__file__).parent, check=False)
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+    )
     return head.stdout.strip() or "fixed"
 
 
@@ -76,8 +81,12 @@ class World:
         fabric = ln.star(hosts=7, rate=f"{self.rate} Gb/s", delay=f"{self.delay} ns")
         if self.kind.endswith("/ina"):
             leaf = next(iter(fabric.switches))
-            fabric.add_link(fabric.add_host("ps", role="server"), leaf, rate=f"{self.rate} Gb/s",
-                            delay=f"{self.delay} ns")
+            fabric.add_link(
+                fabric.add_host("ps", role="server"),
+                leaf,
+                rate=f"{self.rate} Gb/s",
+                delay=f"{self.delay} ns",
+            )
             fabric.program("*", "aggregate", policy="esa")
         return fabric
 
@@ -88,16 +97,32 @@ class World:
         if sums:
             values["allreduce"] = "ina"
         if kind == "ModelJob":
-            return ln.ModelJob(size=size, compute="20 us", buckets=2, iterations=self.repeat,
-                               **values)
+            return ln.ModelJob(
+                size=size, compute="20 us", buckets=2, iterations=self.repeat, **values
+            )
         if kind == "Flows":
-            return ln.Flows([f"{each} B" for each in self.sizes], count=9,
-                            gap=f"{draw.randrange(10, 9000)} ns", **values)
+            return ln.Flows(
+                [f"{each} B" for each in self.sizes],
+                count=9,
+                gap=f"{draw.randrange(10, 9000)} ns",
+                **values,
+            )
         if kind == "Trace":
             path = self.folder / "flows.jsonl"
-            path.write_text("".join(json.dumps(
-                {"at": f"{at} ns", "source": i % 4, "destination": (i + 1 + i % 3) % 4,
-                 "size": f"{self.sizes[i % 4]} B"}) + "\n" for i, at in enumerate(self.starts)))
+            path.write_text(
+                "".join(
+                    json.dumps(
+                        {
+                            "at": f"{at} ns",
+                            "source": i % 4,
+                            "destination": (i + 1 + i % 3) % 4,
+                            "size": f"{self.sizes[i % 4]} B",
+                        }
+                    )
+                    + "\n"
+                    for i, at in enumerate(self.starts)
+                )
+            )
             return ln.Trace(path, **values)
         if kind == "Matrix":
             path = self.folder / "flows.cm"
@@ -105,37 +130,66 @@ class World:
                 "Nodes 4\nConnections 3\nTriggers 1\n"
                 f"0->1 id 1 start {self.starts[0]} size {self.sizes[0]} send_done_trigger 1\n"
                 f"1->2 id 2 trigger 1 size {self.sizes[1]}\n"
-                f"3->2 id 3 start {self.starts[1]} size {self.sizes[2]}\ntrigger id 1 oneshot\n")
+                f"3->2 id 3 start {self.starts[1]} size {self.sizes[2]}\ntrigger id 1 oneshot\n"
+            )
             return ln.Flows.from_htsim(path, **values)
         return getattr(ln, kind)(size, self.repeat, compute=self.compute, **values)
 
     def run(self, job: ln.Job | None = None, *others: ln.Job, **options) -> ln.Result:
-        lab = ln.Lab("watched", seed=self.seed,
-                     directory=self.folder / f"run{len(os.listdir(self.folder))}")
+        lab = ln.Lab(
+            "watched", seed=self.seed, directory=self.folder / f"run{len(os.listdir(self.folder))}"
+        )
         if self.kind == "MoeJob":
             fabric, own = mfabric.compared(
-                "mixnet", servers=8, rate="100 Gb/s", control={}, preset=None,
-                profile="infocus128", alpha=6, fabric={"nvlink": "900 GB/s"}, data=1, pipeline=1,
-                layers=2, micro_batches=1, iterations=2, exchange="64 KiB", compute="1 ms")
+                "mixnet",
+                servers=8,
+                rate="100 Gb/s",
+                control={},
+                preset=None,
+                profile="infocus128",
+                alpha=6,
+                fabric={"nvlink": "900 GB/s"},
+                data=1,
+                pipeline=1,
+                layers=2,
+                micro_batches=1,
+                iterations=2,
+                exchange="64 KiB",
+                compute="1 ms",
+            )
             return lab.run(fabric, own, **options)
         jobs = [job or self.job(), *others]
         faults = [ln.degrade("h1--*", 0.5, at=ln.step(1), duration=ln.iterations(1), phase="slow")]
-        return lab.run(self.fabric(), jobs[0] if len(jobs) == 1 else jobs,
-                       faults if self.stepped else [], **self.options, **options)
+        return lab.run(
+            self.fabric(),
+            jobs[0] if len(jobs) == 1 else jobs,
+            faults if self.stepped else [],
+            **self.options,
+            **options,
+        )
 
 
 def facts(result: ln.Result, name: str | None = None) -> dict:
     """All that a run says of its job; names of figures without the job's."""
     part = result if name is None else result.job(name)
     data = part.data
-    found = {"ended": (data.ended, data.reason, data.end_ps, data.completion_ps),
-             "errors": data.errors, "iterations": data.iterations, "flows": data.flows,
-             "windows": [(each.phase, each.start_ps, each.end_ps) for each in data.windows
-                         if each.start_ps <= data.end_ps],
-             "counters": {key: steps[-1] for key, steps in data.counters.items()}}
+    found = {
+        "ended": (data.ended, data.reason, data.end_ps, data.completion_ps),
+        "errors": data.errors,
+        "iterations": data.iterations,
+        "flows": data.flows,
+        "windows": [
+            (each.phase, each.start_ps, each.end_ps)
+            for each in data.windows
+            if each.start_ps <= data.end_ps
+        ],
+        "counters": {key: steps[-1] for key, steps in data.counters.items()},
+    }
     for host, series in data.hosts.items():
-        spans = [[tuple(map(int, each)) for each in rows]
-                 for rows in (series.work, series.busy, series.silences)]
+        spans = [
+            [tuple(map(int, each)) for each in rows]
+            for rows in (series.work, series.busy, series.silences)
+        ]
         found[f"host {host}"] = (sorted(spans[0]), *spans[1:], list(map(int, series.payload)))
     for row in part.rows:
         figure = row.within_job
@@ -145,15 +199,19 @@ def facts(result: ln.Result, name: str | None = None) -> dict:
 
 
 def differences(one: dict, other: dict) -> list[str]:
-    return [f"{key}: {one.get(key)} <> {other.get(key)}" for key in (one | other)
-            if one.get(key) != other.get(key)]
+    return [
+        f"{key}: {one.get(key)} <> {other.get(key)}"
+        for key in (one | other)
+        if one.get(key) != other.get(key)
+    ]
 
 
 def worlds() -> list[tuple[str, str]]:
     draw = random.Random(SEED)
-    return [*((kind, transport) for kind in FLOWS for transport in TRANSPORTS),
-            *((kind, draw.choice(TRANSPORTS[:2] if "/" in kind else TRANSPORTS))
-              for kind in OTHERS)]
+    return [
+        *((kind, transport) for kind in FLOWS for transport in TRANSPORTS),
+        *((kind, draw.choice(TRANSPORTS[:2] if "/" in kind else TRANSPORTS)) for kind in OTHERS),
+    ]
 
 
 @pytest.mark.parametrize(("kind", "transport"), worlds())
@@ -176,22 +234,34 @@ def test_who_watches_changes_nothing(kind, transport, tmp_path):
         assert not found, f"seed {SEED}: {kind} over {transport} with {name}: " + "\n".join(found)
 
 
-@pytest.mark.parametrize(("kind", "transport"),
-                         [each for each in worlds() if each[0] != "MoeJob"])
+@pytest.mark.parametrize(("kind", "transport"), [each for each in worlds() if each[0] != "MoeJob"])
 def test_a_job_that_idles_meanwhile_changes_nothing(kind, transport, tmp_path):
     world = World(kind, transport, tmp_path)
     expected = facts(world.run())
-    for later in (ln.SendRecv("20 kB", transport=transport, start="100 s", name="later",
-                              hosts=["h0", "h1", "h2", "h3"]),
-                  ln.Permutation("20 kB", transport=transport, start="50 s", name="later",
-                                 hosts=["h5", "h6"])):
+    for later in (
+        ln.SendRecv(
+            "20 kB",
+            transport=transport,
+            start="100 s",
+            name="later",
+            hosts=["h0", "h1", "h2", "h3"],
+        ),
+        ln.Permutation(
+            "20 kB", transport=transport, start="50 s", name="later", hosts=["h5", "h6"]
+        ),
+    ):
         both = world.run(world.job(name="own"), later)
         shared = {"own"} if later.hosts is None or "h0" in later.hosts else set()
-        found = [each for each in differences(expected, facts(both, "own"))
-                 # NICs that two jobs share count for both, and links for all jobs of the run.
-                 if not (shared and any(name in each for name in
-                                        ("retransmitted", "timeouts", "readmitted")))
-                 and not each.startswith("counters:") and ".lost" not in each]
+        found = [
+            each
+            for each in differences(expected, facts(both, "own"))
+            # NICs that two jobs share count for both, and links for all jobs of the run.
+            if not (
+                shared and any(name in each for name in ("retransmitted", "timeouts", "readmitted"))
+            )
+            and not each.startswith("counters:")
+            and ".lost" not in each
+        ]
         assert not found, f"seed {SEED}: {kind} over {transport}, {later.describe()}: {found}"
         # A job's completion is from its start to the end of its last operation.
         data = both.job("own").data
@@ -238,8 +308,9 @@ def test_a_fault_at_a_step_begins_with_the_end_of_its_round(transport):
 def test_no_flow_begins_at_a_stop_or_later():
     job = ln.Permutation("20 kB", 1000, stop="300 us")
     fabric = ln.star(hosts=4, rate="10 Gb/s", delay="2 us")
-    runs = [ln.run(fabric, job, seed=3, write=False, **options)
-            for options in ({}, {"sample": "7 us"})]
+    runs = [
+        ln.run(fabric, job, seed=3, write=False, **options) for options in ({}, {"sample": "7 us"})
+    ]
     assert facts(runs[0]) == facts(runs[1])
     data = runs[0].data
     assert 3 < len(data.iterations) < 20
@@ -252,10 +323,15 @@ def test_a_stall_is_seen_at_the_same_time_whoever_looks(transport):
     """Counted from the last byte that came, which the engine knows."""
     fabric = ln.star(hosts=3, rate="10 Gb/s", delay="2 us")
     dead = ln.loss("h1--*", 1.0, at="30 us")
-    job = ln.Flows("900 kB", pairs=[(0, 1), (0, 2)], count=2, transport=transport,
-                   stall_timeout="3 ms")
-    options = ({}, {"sample": "50 us"}, {"sample": "1.7 ms"},
-               {"controllers": [ln.controller("only_looks", every="310 us")]})
+    job = ln.Flows(
+        "900 kB", pairs=[(0, 1), (0, 2)], count=2, transport=transport, stall_timeout="3 ms"
+    )
+    options = (
+        {},
+        {"sample": "50 us"},
+        {"sample": "1.7 ms"},
+        {"controllers": [ln.controller("only_looks", every="310 us")]},
+    )
     runs = [ln.run(fabric, job, [dead], seed=3, write=False, **each) for each in options]
     assert {r.data.ended for r in runs} == {"stalled"}
     assert len({r.data.end_ps for r in runs}) == 1
@@ -263,6 +339,7 @@ def test_a_stall_is_seen_at_the_same_time_whoever_looks(transport):
 
 def test_looking_at_rounds_costs_what_is_new():
     """Python's work for four times the rounds is four times as much."""
+
     def calls(rounds: int) -> int:
         count = 0
 

@@ -12,8 +12,11 @@ FABRIC = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
 
 def test_a_figure_by_phase_that_is_asked_without_says_what_before_is():
     r = ln.run(FABRIC, ln.AllReduce("8 kB"), write=False)
-    with pytest.raises(ln.UsageError, match=r'no number "lost": it is counted by phase \(before\): '
-                                            '"before.lost" is up to the first fault'):
+    with pytest.raises(
+        ln.UsageError,
+        match=r'no number "lost": it is counted by phase \(before\): '
+        '"before.lost" is up to the first fault',
+    ):
         r["lost"]
 
 
@@ -25,8 +28,9 @@ def test_moments_that_differ_read_so():
 
 def test_packets_that_were_trimmed_explain_what_was_sent_again():
     fabric = ln.star(hosts=9, rate="100 Gb/s", delay="1 us")
-    mrc, tcp = (ln.run(fabric, ln.Incast("200 kB", transport=each), write=False)
-                for each in ("mrc", "tcp"))
+    mrc, tcp = (
+        ln.run(fabric, ln.Incast("200 kB", transport=each), write=False) for each in ("mrc", "tcp")
+    )
     count = sum(each.get("trimmed", 0) for each in mrc.data.totals.values())
     assert count == mrc["before.retransmitted"] > 0 and mrc["before.lost"] == 0
     assert f"; {count} packets met a full queue, where switches cut them" in mrc.summary
@@ -35,10 +39,13 @@ def test_packets_that_were_trimmed_explain_what_was_sent_again():
 
 def test_a_file_that_is_not_there_is_looked_for_in_a_folder_that_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for make in (lambda: ln.Flows("none.txt", pairs=[(0, 1)]),
-                 lambda: ln.Flows.from_ns3("none.txt")):
-        with pytest.raises(ln.UsageError, match="none.txt: No such file or directory in "
-                           + os.getcwd()):
+    for make in (
+        lambda: ln.Flows("none.txt", pairs=[(0, 1)]),
+        lambda: ln.Flows.from_ns3("none.txt"),
+    ):
+        with pytest.raises(
+            ln.UsageError, match="none.txt: No such file or directory in " + os.getcwd()
+        ):
             make()
     with pytest.raises(ln.UsageError, match=r"directory$"):
         ln.Flows.from_ns3(tmp_path / "none.txt")

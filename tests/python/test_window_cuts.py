@@ -44,16 +44,30 @@ class Cuts(ln.plugin.Congestion):
 
 def run(transport, seed, faults=(), **options):
     job = ln.Flows("1 MB", count=4, pairs=[(0, 2), (1, 3)], transport=transport)
-    return ln.run(FABRIC, job, faults, seed=seed, write=False,
-                  **{transport: {"cc": "cuts_at_random", **options}})
+    return ln.run(
+        FABRIC,
+        job,
+        faults,
+        seed=seed,
+        write=False,
+        **{transport: {"cc": "cuts_at_random", **options}},
+    )
 
 
 @pytest.mark.parametrize("ticks", [False, True], ids=["acks", "ticks"])
-@pytest.mark.parametrize(("transport", "options"), [
-    ("mrc", {}), ("mrc", {"loss_infer": "rto_only"}), ("mrc", {"sack_bytes": 65_535}),
-    ("roce", {}), ("roce", {"ack_interval": 2}), ("roce", {"ack_interval": 64}),
-    ("roce", {"cnp_gap_ps": 0}),
-], ids=lambda given: "-".join(map(str, given)) if isinstance(given, dict) else given)
+@pytest.mark.parametrize(
+    ("transport", "options"),
+    [
+        ("mrc", {}),
+        ("mrc", {"loss_infer": "rto_only"}),
+        ("mrc", {"sack_bytes": 65_535}),
+        ("roce", {}),
+        ("roce", {"ack_interval": 2}),
+        ("roce", {"ack_interval": 64}),
+        ("roce", {"cnp_gap_ps": 0}),
+    ],
+    ids=lambda given: "-".join(map(str, given)) if isinstance(given, dict) else given,
+)
 def test_no_sender_stands_still(transport, options, ticks):
     """The two flows of a sender take 0.17 ms at 100 Gb/s; a packet per round trip of 4.4 us would
     take 2.2 ms for each. RoCE's timeout is 4.3 s."""
@@ -78,12 +92,17 @@ def test_tcp_waits_for_no_more_than_delayed_acknowledgements(ticks):
 
 def test_tcp_with_one_packet_pays_a_delayed_acknowledgement_for_each():
     """1 MB are 301 packets, 32 bytes in front of each flow's; the first 16 are answered at once."""
+
     @ln.plugin.congestion("one_packet")
     class OnePacket(ln.plugin.Congestion):
         def __init__(self, flow):
             self.window = flow.mss
 
-    r = ln.run(FABRIC, ln.Flows("1 MB", pairs=[(0, 2)], transport="tcp"), write=False,
-               tcp={"cc": "one_packet"})
+    r = ln.run(
+        FABRIC,
+        ln.Flows("1 MB", pairs=[(0, 2)], transport="tcp"),
+        write=False,
+        tcp={"cc": "one_packet"},
+    )
     assert r["errors"] == r["before.retransmitted"] == 0
     assert r["fct_max_s"] == pytest.approx((301 - 17) * 0.040004, abs=0.041)

@@ -30,8 +30,9 @@ def through(world, step, most=10**6):
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_its_flows_are_those_of_a_run_to_the_picosecond(tmp_path, transport):
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
     job = ln.Flows(["20 kB", "300 kB"], count=24, load=0.6, transport=transport)
     fault = ln.loss("h0->p0.leaf0", 0.05, at="20 us", duration="1 ms")
     r = ln.Lab("run", seed=3, directory=tmp_path).run(fabric, job, [fault])
@@ -51,8 +52,7 @@ def test_its_flows_are_those_of_a_run_to_the_picosecond(tmp_path, transport):
 
 def test_two_worlds_side_by_side_do_not_hear_of_one_another():
     def alone(seed):
-        world = ln.World(bottleneck(), two("2 MB"),
-                         seed, tcp=CUBIC)
+        world = ln.World(bottleneck(), two("2 MB"), seed, tcp=CUBIC)
         return [rows.tobytes() for rows in through(world, ln.Time("20 ms"))]
 
     a, b = (ln.World(bottleneck(), two("2 MB"), seed, tcp=CUBIC) for seed in (1, 2))
@@ -88,13 +88,18 @@ def test_rows_say_what_senders_hold_and_act_says_what_they_may_send_by():
     assert ((later["acked"] - before["acked"]) * 8)[1] == pytest.approx(2e6, rel=0.1)
 
 
-@pytest.mark.parametrize(("transport", "options"),
-                         [("tcp", CUBIC), ("mrc", {}), ("roce", {"cc": "dctcp_like"})])
+@pytest.mark.parametrize(
+    ("transport", "options"), [("tcp", CUBIC), ("mrc", {}), ("roce", {"cc": "dctcp_like"})]
+)
 def test_a_window_that_is_set_to_what_it_is_changes_nothing(transport, options):
     ends = []
     for acts in (False, True):
-        world = ln.World(bottleneck(), ln.Flows("3 MB", pairs=[(0, 2), (1, 3)],
-                                                transport=transport), 2, **{transport: options})
+        world = ln.World(
+            bottleneck(),
+            ln.Flows("3 MB", pairs=[(0, 2), (1, 3)], transport=transport),
+            2,
+            **{transport: options},
+        )
         world.reset()
         for tick in range(1, 60):
             rows = world.step(f"{20 * tick} ms")
@@ -108,6 +113,7 @@ def test_a_window_that_is_set_to_what_it_is_changes_nothing(transport, options):
 def test_a_rate_is_kept_however_often_it_is_set(transport):
     """Also while a packet waits for its time: the same rate changes nothing, and half the rate is
     half the bytes."""
+
     def sent(rate, every):
         job = ln.Flows("1 GB", pairs=[(0, 2), (1, 3)], transport=transport)
         world = ln.World(bottleneck(), job, 2, **{transport: HELD})
@@ -128,8 +134,11 @@ def test_a_rate_is_kept_however_often_it_is_set(transport):
 
 def test_a_closed_window_that_opens_sends_at_once():
     """Nothing but act() tells the sender that it may: no acknowledgement is under way."""
-    for transport, options in (("tcp", {"tcp": HELD}), ("mrc", {"mrc": HELD}),
-                               ("roce", {"roce": HELD})):
+    for transport, options in (
+        ("tcp", {"tcp": HELD}),
+        ("mrc", {"mrc": HELD}),
+        ("roce", {"roce": HELD}),
+    ):
         fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
         world = ln.World(fabric, ln.Flows("10 MB", pairs=[(0, 1)], transport=transport), **options)
         world.reset()
@@ -144,8 +153,13 @@ def test_a_closed_window_that_opens_sends_at_once():
 
 def test_flows_come_and_go_by_a_timetable():
     lasts = [ln.Time("2 s"), ln.Time("1 s"), ln.Time("500 ms")]
-    job = ln.Flows("10 GB", pairs=[(0, 2), (1, 3), (0, 2)], transport="tcp",
-                   starts=["0 s", "500 ms", "700 ms"], lifetimes=lasts)
+    job = ln.Flows(
+        "10 GB",
+        pairs=[(0, 2), (1, 3), (0, 2)],
+        transport="tcp",
+        starts=["0 s", "500 ms", "700 ms"],
+        lifetimes=lasts,
+    )
     world = ln.World(bottleneck(), job, tcp=CUBIC)
     there = {}
     world.reset()
@@ -156,8 +170,10 @@ def test_flows_come_and_go_by_a_timetable():
     _, _, size, start, end, _ = world.flows[0].columns
     took = (end - start) / 1e12
     # It ends with what was under way: within some round trips of 30 ms and a queue.
-    assert all(want.count / 1e12 <= each < want.count / 1e12 + 0.2
-               for want, each in zip(lasts, took, strict=True))
+    assert all(
+        want.count / 1e12 <= each < want.count / 1e12 + 0.2
+        for want, each in zip(lasts, took, strict=True)
+    )
     assert 0.8 < size.sum() * 8 / (end.max() / 1e12) / 100e6 < 1
 
 
@@ -173,32 +189,60 @@ def test_a_thousand_worlds_in_one_process():
     assert len(ends) > 100  # jitter of the start is the seed's
 
 
-@pytest.mark.parametrize(("call", "line"), [
-    (lambda w: w.act([0], cwnd=1), r"World.act: call reset\(\) first"),
-    (lambda w: (w.reset(), w.step("1 s"), w.step("1 ms")), "World.step: 1 ms is over; it is 1 s"),
-    (lambda w: (w.reset(), w.act([7], cwnd=1)), "World.act: rows: the last look had"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1], cwnd=[1, 2, 3])), "not a number, nor one"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0], cwnd=-5)),
-     "World.act: cwnd: -5 is not a window of 0 to 9e15 bytes"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1], cwnd=[1e5, float("inf")])),
-     "World.act: cwnd: inf is not a window of 0 to 9e15 bytes; NaN leaves it as it is"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=float("-inf"))),
-     "World.act: pacing: -inf is not a rate of 1 bit/s to 9.2e18, nor 0: not paced"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1, 0], cwnd=1e5)),
-     "World.act: rows: row 0 is given more than once"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([1, -1], pacing=[1e6, 2e6])),
-     "World.act: rows: row 1 is given more than once"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=-5)), "a rate of 1 bit/s to"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=1e20)), "a rate of 1 bit/s to 9.2e18"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=1e-3)), "a rate of 1 bit/s to 9.2e18"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act(None, cwnd=1e5)), "give numbers of rows, a slice"),
-    (lambda w: (w.reset(), w.step("9 ms"), w.act(True, cwnd=1e5)), "a mask of as many bools"),
-    (lambda w: (w.reset(), copy.copy(w)), "World: no copy of it can be made"),
-    (lambda w: (w.reset(), copy.deepcopy(w)), "World: no copy of it can be made"),
-    (lambda w: (w.reset(), pickle.dumps(w)), "World: no copy of it can be made"),
-    (lambda w: (w.reset(), w.step(5)), "World.step: until"),
-    (lambda w: w.reset(seed="x"), "seed"),
-])
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda w: w.act([0], cwnd=1), r"World.act: call reset\(\) first"),
+        (
+            lambda w: (w.reset(), w.step("1 s"), w.step("1 ms")),
+            "World.step: 1 ms is over; it is 1 s",
+        ),
+        (lambda w: (w.reset(), w.act([7], cwnd=1)), "World.act: rows: the last look had"),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1], cwnd=[1, 2, 3])),
+            "not a number, nor one",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0], cwnd=-5)),
+            "World.act: cwnd: -5 is not a window of 0 to 9e15 bytes",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1], cwnd=[1e5, float("inf")])),
+            "World.act: cwnd: inf is not a window of 0 to 9e15 bytes; NaN leaves it as it is",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=float("-inf"))),
+            "World.act: pacing: -inf is not a rate of 1 bit/s to 9.2e18, nor 0: not paced",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1, 0], cwnd=1e5)),
+            "World.act: rows: row 0 is given more than once",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([1, -1], pacing=[1e6, 2e6])),
+            "World.act: rows: row 1 is given more than once",
+        ),
+        (lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=-5)), "a rate of 1 bit/s to"),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=1e20)),
+            "a rate of 1 bit/s to 9.2e18",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act([0], pacing=1e-3)),
+            "a rate of 1 bit/s to 9.2e18",
+        ),
+        (
+            lambda w: (w.reset(), w.step("9 ms"), w.act(None, cwnd=1e5)),
+            "give numbers of rows, a slice",
+        ),
+        (lambda w: (w.reset(), w.step("9 ms"), w.act(True, cwnd=1e5)), "a mask of as many bools"),
+        (lambda w: (w.reset(), copy.copy(w)), "World: no copy of it can be made"),
+        (lambda w: (w.reset(), copy.deepcopy(w)), "World: no copy of it can be made"),
+        (lambda w: (w.reset(), pickle.dumps(w)), "World: no copy of it can be made"),
+        (lambda w: (w.reset(), w.step(5)), "World.step: until"),
+        (lambda w: w.reset(seed="x"), "seed"),
+    ],
+)
 def test_what_cannot_be_is_one_line(call, line):
     with pytest.raises(LoomnetError, match=line):
         call(ln.World(bottleneck(), two(), tcp=HELD))
@@ -234,8 +278,10 @@ def test_jobs_that_are_no_flows_are_refused():
     with pytest.raises(LoomnetError, match="lifetimes has 1 times for 2 flows"):
         two(lifetimes=["1 s"])
     with pytest.raises(LoomnetError, match="roce: without a congestion control"):
-        world = ln.World(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
-                         ln.Flows("10 MB", pairs=[(0, 1)], transport="roce"))
+        world = ln.World(
+            ln.star(hosts=2, rate="10 Gb/s", delay="1 us"),
+            ln.Flows("10 MB", pairs=[(0, 1)], transport="roce"),
+        )
         world.reset()
         world.step("100 us")
         world.act([0], cwnd=5000)
@@ -243,10 +289,12 @@ def test_jobs_that_are_no_flows_are_refused():
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_held_senders_show_their_round_trips_over_each_transport(transport):
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="1 us")
-    world = ln.World(fabric, ln.Flows("4 MB", pairs=[(0, 1), (2, 1)], transport=transport),
-                     **{transport: HELD})
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="1 us"
+    )
+    world = ln.World(
+        fabric, ln.Flows("4 MB", pairs=[(0, 1), (2, 1)], transport=transport), **{transport: HELD}
+    )
     world.reset()
     rows = world.step("300 us")
     assert (rows["min_rtt_ps"] >= 8e6).all()  # four links of 1 us, there and back

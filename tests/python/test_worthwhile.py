@@ -20,16 +20,36 @@ def region(counts, dark: str, split: str, seed: int = 1, profile: str | None = N
     """Fabric and job of one region, and its requests with the rule's circuits by closed forms."""
     control = {"rule": "share", "split": split, "repatch": "worthwhile"} | control
     fabric, job = mfabric.compared(
-        "mixnet", rate=RATE, servers=8, alpha=ALPHA, preset=None, matrix=counts, data=1, seed=seed,
-        pipeline=1, profile=profile or dark, compute=COMPUTE, control=control, **SHAPE)
+        "mixnet",
+        rate=RATE,
+        servers=8,
+        alpha=ALPHA,
+        preset=None,
+        matrix=counts,
+        data=1,
+        seed=seed,
+        pipeline=1,
+        profile=profile or dark,
+        compute=COMPUTE,
+        control=control,
+        **SHAPE,
+    )
     start = np.zeros((8, 8), np.int64)
     [panel] = fabric.panels.values()
     for port, peer in panel.first:
         start[port // ALPHA, peer // ALPHA] += 1
         start[peer // ALPHA, port // ALPHA] += 1
     bps = float(ln.Rate(RATE).count)
-    game = mfabric.game(job, seed, start, rule="share", split=split, circuit_bps=bps,
-                        dark_s=ln.Time(dark).count / 1e12, electrical_bps=2 * bps)
+    game = mfabric.game(
+        job,
+        seed,
+        start,
+        rule="share",
+        split=split,
+        circuit_bps=bps,
+        dark_s=ln.Time(dark).count / 1e12,
+        electrical_bps=2 * bps,
+    )
     return fabric, job, game
 
 
@@ -61,9 +81,12 @@ def written_again(game) -> list[int]:
 
         chosen = next(one for one in sorted((present, wanted, home, 0), key=cost) if may(one))
         past = [*past, n][-PAST:]
-        if chosen == present == home != wanted and may(wanted) and sum(
-                game.lasts[each, home] - game.lasts[each, wanted] for each in past
-        ) > dark(home, wanted):
+        if (
+            chosen == present == home != wanted
+            and may(wanted)
+            and sum(game.lasts[each, home] - game.lasts[each, wanted] for each in past)
+            > dark(home, wanted)
+        ):
             home = chosen = wanted
             past = []
         account = left(chosen)
@@ -110,13 +133,16 @@ def test_the_account_is_what_keeps_it_from_losing():
 def test_the_clairvoyant_is_the_best_of_all_sequences():
     """Against every sequence of a short game; rent or buy pays the rent before it buys."""
     _, _, game = region(counts_of("bursts", 4), "40 ms", "weighted")
-    short = mfabric.Game(game.requests[:5], game.choices[:4], game.wanted[:5],
-                         game.lasts[:5, :4], game.dark_s)
+    short = mfabric.Game(
+        game.requests[:5], game.choices[:4], game.wanted[:5], game.lasts[:5, :4], game.dark_s
+    )
     every = np.array(np.meshgrid(*[range(4)] * 5)).reshape(5, -1).T
     best = min(short.cost(list(each)) for each in every)
     assert short.cost(mfabric.CHOICES["clairvoyant"](short)) == pytest.approx(best, rel=1e-9)
-    assert game.cost(mfabric.CHOICES["clairvoyant"](game)) <= min(
-        game.cost(choice(game)) for choice in mfabric.CHOICES.values()) + 1e-9
+    assert (
+        game.cost(mfabric.CHOICES["clairvoyant"](game))
+        <= min(game.cost(choice(game)) for choice in mfabric.CHOICES.values()) + 1e-9
+    )
 
 
 def test_a_panel_without_circuits_is_patched_once_that_has_paid():
@@ -139,10 +165,13 @@ def test_staying_darkens_nothing_whatever_the_scope():
         assert len(mfabric.played(game, r.experts)) == len(game.requests)
 
 
-@pytest.mark.parametrize(("control", "message"), [
-    ({"eps_during_dark": "eps_first"}, "eps_during_dark"),
-    ({"fp_dispatch": "random"}, "random guess"),
-])
+@pytest.mark.parametrize(
+    ("control", "message"),
+    [
+        ({"eps_during_dark": "eps_first"}, "eps_during_dark"),
+        ({"fp_dispatch": "random"}, "random guess"),
+    ],
+)
 def test_what_it_cannot_weigh_is_refused(control, message):
     with pytest.raises(UsageError, match=message):
         ln.CircuitControl(repatch="worthwhile", **control)
@@ -150,7 +179,6 @@ def test_what_it_cannot_weigh_is_refused(control, message):
 
 @pytest.mark.parametrize("dispatch", ["reuse", "copilot"])
 def test_other_dispatches_can_be_weighed(dispatch):
-    fabric, job, _ = region(counts_of("moving_pairs", 1), "25 ms", "weighted",
-                            fp_dispatch=dispatch)
+    fabric, job, _ = region(counts_of("moving_pairs", 1), "25 ms", "weighted", fp_dispatch=dispatch)
     r = ln.run(fabric, job, model="fluid")
     assert r["errors"] == 0 and 0 < r["patches"]

@@ -57,7 +57,9 @@ def test_a_line_of_the_log_marks_the_iteration_that_its_checkpoint_makes_longer(
     _, report = page_run
     (result,) = report.results.values()
     assert [(row["step"], row["mark"]) for row in result.marks] == [
-        (10, "checkpoint"), (20, "checkpoint")]
+        (10, "checkpoint"),
+        (20, "checkpoint"),
+    ]
     lengths = {row["number"]: row["length_s"] for row in result.iterations}
     ends = {row["number"]: row["end_s"] for row in result.iterations}
     assert [row["time_s"] for row in result.marks] == [ends[10], ends[20]]
@@ -66,15 +68,21 @@ def test_a_line_of_the_log_marks_the_iteration_that_its_checkpoint_makes_longer(
     (axes,) = result.plot("iterations").axes
     labels = [text for text in axes.texts if text.get_text() == "checkpoint"]
     assert [text.get_position()[0] for text in labels] == pytest.approx(
-        [1e3 * ends[10], 1e3 * ends[20]])
+        [1e3 * ends[10], 1e3 * ends[20]]
+    )
     ticks = [line for line in axes.lines if list(line.get_ydata()) == [0.0, 0.05]]
     assert len(ticks) == 2
 
 
 def test_a_mark_without_a_step_has_the_time_of_the_line_before_it():
-    lines = [{"mark": "begin"}, {"step": "1", "loss": "2.5"}, {"mark": "saved"},
-             {"step": "3", "mark": "  "}, {"step": "²", "mark": "odd"},
-             {"step": "9", "mark": "end"}]
+    lines = [
+        {"mark": "begin"},
+        {"step": "1", "loss": "2.5"},
+        {"mark": "saved"},
+        {"step": "3", "mark": "  "},
+        {"step": "²", "mark": "odd"},
+        {"step": "9", "mark": "end"},
+    ]
     matched = LogLines(ln.TorchJob("mine.py"))
     matched.lines = lines
     log = matched.timed([(1, 150), (2, 250), (3, 350)], 100)
@@ -84,14 +92,17 @@ def test_a_mark_without_a_step_has_the_time_of_the_line_before_it():
     assert measure.marks(RunData("finished", 300, log=[(5, {"step": "1", "loss": "1"})])) == []
 
 
-@pytest.mark.parametrize(("numbers", "log_from", "ends"), [
-    ((0, 1, 2), None, (50, 150, 250)),  # as nanoGPT counts
-    ((1, 2, 3), None, (50, 150, 250)),
-    ((2, 3), None, (150, 250)),  # a script that prints every other step
-    ((1, 2), 0, (150, 250)),
-    ((0, 1, 2), 1, (50, 50, 150)),  # a line before the first step
-    ((100, 101), 100, (50, 150)),  # gone on with from a checkpoint
-])
+@pytest.mark.parametrize(
+    ("numbers", "log_from", "ends"),
+    [
+        ((0, 1, 2), None, (50, 150, 250)),  # as nanoGPT counts
+        ((1, 2, 3), None, (50, 150, 250)),
+        ((2, 3), None, (150, 250)),  # a script that prints every other step
+        ((1, 2), 0, (150, 250)),
+        ((0, 1, 2), 1, (50, 50, 150)),  # a line before the first step
+        ((100, 101), 100, (50, 150)),  # gone on with from a checkpoint
+    ],
+)
 def test_steps_of_a_log_are_counted_from_where_the_script_counts(numbers, log_from, ends):
     matched = LogLines(ln.TorchJob("mine.py", log_from=log_from))
     matched.lines = [{"step": str(each), "mark": "saved"} for each in numbers]
@@ -103,12 +114,15 @@ def test_steps_of_a_log_are_counted_from_where_the_script_counts(numbers, log_fr
 
 def test_many_marks_are_counted_and_not_written_over_one_another():
     figure, (axes,) = new_picture()
-    rows = [{"time_s": 0.1 * n, "mark": "checkpoint" if n % 2 else "evaluated " * 9}
-            for n in range(40)]
+    rows = [
+        {"time_s": 0.1 * n, "mark": "checkpoint" if n % 2 else "evaluated " * 9} for n in range(40)
+    ]
     draw_marks(axes, rows, Scale("s", 1.0))
     assert len(axes.lines) == 40
-    assert [text.get_text() for text in axes.texts] == ["evaluated evaluated eval (x 20)",
-                                                        "checkpoint (x 20)"]
+    assert [text.get_text() for text in axes.texts] == [
+        "evaluated evaluated eval (x 20)",
+        "checkpoint (x 20)",
+    ]
     assert figure.axes == [axes]
 
 
@@ -136,8 +150,9 @@ def test_a_compiled_model_computes_the_same(scripts, tmp_path):
     (tmp_path / "compiled.py").write_text(compiled)
     fabric, found = ln.star(hosts=2, rate="100 Gb/s", delay="1 us"), []
     for name in ("sharded.py", "compiled.py"):
-        job = ln.TorchJob(name, ranks=2, compute={"0": "1 ms"},
-                          log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+        job = ln.TorchJob(
+            name, ranks=2, compute={"0": "1 ms"}, log=r"step (?P<step>\d+) loss (?P<loss>\S+)"
+        )
         r = ln.run(fabric, job, directory=tmp_path / name[:-3])
         found.append((r.loss_curve, r["before.iteration_s"]))
     assert found[0] == found[1] and len(found[0][0]) == 8
@@ -169,15 +184,22 @@ def test_fsdp_hides_nothing_and_ddp_does_as_the_page_says(tmp_path):
     pytest.importorskip("torch")
     script = tmp_path / "six.py"
     script.write_text(SIX_LAYERS)
-    rows = re.findall(r"^\| (DDP|FSDP2), .*?\| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) ms \|$",
-                      pages.PAGES[SCRIPT], re.M)
+    rows = re.findall(
+        r"^\| (DDP|FSDP2), .*?\| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) ms \|$",
+        pages.PAGES[SCRIPT],
+        re.M,
+    )
     assert len(rows) == 2
     layers = {"*": ("0.333333 ms", "0.666667 ms")}
     for name, *shown in rows:
-        took = [ln.run(ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
-                       ln.TorchJob(script, args=[name], ranks=2, compute=compute),
-                       directory=tmp_path / f"{name}{number}").number("before.iteration_s")
-                for number, compute in enumerate(("1 ps", "6 ms", layers))]
+        took = [
+            ln.run(
+                ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
+                ln.TorchJob(script, args=[name], ranks=2, compute=compute),
+                directory=tmp_path / f"{name}{number}",
+            ).number("before.iteration_s")
+            for number, compute in enumerate(("1 ps", "6 ms", layers))
+        ]
         assert [f"{1e3 * each:.3f}" for each in took] == shown
 
 
@@ -190,8 +212,9 @@ def test_every_block_of_the_network_page_runs(tmp_path, monkeypatch, capsys):
     graph = nx.Graph()
     graph.add_edges_from((("h0", "n0"), ("h1", "n0"), ("h2", "n0")), capacity=10)
     nx.write_graphml(graph, tmp_path / "network.graphml")
-    jellyfish, graphml, jobs = [block.code for block in
-                                doc_blocks.blocks(doc_blocks.ROOT / NETWORK)]
+    jellyfish, graphml, jobs = [
+        block.code for block in doc_blocks.blocks(doc_blocks.ROOT / NETWORK)
+    ]
     made = {}
     exec(jellyfish, made)
     assert made["fabric"].counts == (8, 8, 24) and made["r"]["errors"] == 0
@@ -207,12 +230,14 @@ def test_every_block_of_the_network_page_runs(tmp_path, monkeypatch, capsys):
 
 def test_a_slow_way_up_is_a_directed_graph():
     graph = nx.DiGraph()
-    for line in re.findall(r'`(graph\.add_edge\(.*?\))`', pages.PAGES[NETWORK]):
+    for line in re.findall(r"`(graph\.add_edge\(.*?\))`", pages.PAGES[NETWORK]):
         exec(line, {"graph": graph})
     graph.add_edge("h1", 0, rate="10 Gb/s")
     graph.add_edge(0, "h1", rate="10 Gb/s")
-    r = ln.run(ln.from_networkx(graph, delay="1 us"),
-               ln.Flows(["1 MB"], pairs=[(0, 1), (1, 0)], starts=["0 s", "50 ms"]))
+    r = ln.run(
+        ln.from_networkx(graph, delay="1 us"),
+        ln.Flows(["1 MB"], pairs=[(0, 1), (1, 0)], starts=["0 s", "50 ms"]),
+    )
     up, down = (row["fct_s"] for row in r.flows)
     assert up == pytest.approx(10 * down, rel=0.1)
 

@@ -40,8 +40,9 @@ print("counted", r.switch("p0.leaf0").counters["counted"])
 def copied(folder: Path) -> Path:
     """The sources that an engine and its package are built from, with the toy's."""
     for name in ("core", "ebpf", "python"):
-        shutil.copytree(ROOT / name, folder / name,
-                        ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        shutil.copytree(
+            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
     shutil.copy(ROOT / "CMakeLists.txt", folder)
     shutil.copytree(TALLY, folder, dirs_exist_ok=True)
     return folder
@@ -53,20 +54,41 @@ def built(folder: Path) -> None:
     # ccache knows a source by its path from the folder of the build.
     build = folder / cache.parent.relative_to(ROOT)
     known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.MULTILINE))
-    names = ("CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "LOOMNET_LIVE",
-             "LOOMNET_CLANG", "LOOMNET_BPFTOOL", "SKBUILD_PROJECT_VERSION")
+    names = (
+        "CMAKE_BUILD_TYPE",
+        "CMAKE_C_COMPILER",
+        "CMAKE_CXX_COMPILER",
+        "LOOMNET_LIVE",
+        "LOOMNET_CLANG",
+        "LOOMNET_BPFTOOL",
+        "SKBUILD_PROJECT_VERSION",
+    )
     import pybind11  # needed to build the package, not to run it
+
     given = [f"-D{name}={known[name]}" for name in names if known.get(name)]
     environment = os.environ | {
-        "CCACHE_NOHASHDIR": "1", "CCACHE_BASEDIR": str(folder),
-        "CCACHE_SLOPPINESS": "locale,pch_defines,time_macros"}
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_BASEDIR": str(folder),
+        "CCACHE_SLOPPINESS": "locale,pch_defines,time_macros",
+    }
     for command in (
-        ["cmake", "-S", folder, "-B", build, "-G", "Ninja", *given,
-         f"-Dpybind11_DIR={pybind11.get_cmake_dir()}", f"-DPython_EXECUTABLE={sys.executable}"],
+        [
+            "cmake",
+            "-S",
+            folder,
+            "-B",
+            build,
+            "-G",
+            "Ninja",
+            *given,
+            f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        ],
         ["cmake", "--build", build, "-j", "2", "--target", "_core"],
     ):
-        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            list(map(str, command)), env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     [module] = (build / "core").glob("_core*.so")
     shutil.copy(module, folder / "python" / "loomnet")
@@ -78,8 +100,12 @@ def played(folder: Path, clock: str, runs: Path) -> str:
 
     packages = Path(numpy.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-S", "-c", RUN, clock, str(runs)], capture_output=True, text=True,
-        timeout=120, check=False,
-        env=os.environ | {"PYTHONPATH": f"{folder / 'python'}:{packages}"})
+        [sys.executable, "-S", "-c", RUN, clock, str(runs)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"PYTHONPATH": f"{folder / 'python'}:{packages}"},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

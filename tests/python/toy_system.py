@@ -16,7 +16,7 @@ PROGRAMS = (Shown(),)
 JOB_OPTIONS = (SHOWN,)
 RUN_PARTS = (Toy,)
 ''',
-    "run.py": '''
+    "run.py": """
 from loomnet.base.errors import UsageError
 from loomnet.systems.system import JobOption, Program, RunPart
 
@@ -70,7 +70,7 @@ class Toy(RunPart):
 
     def stall(self, asked):
         return "; the toy waits too"
-''',
+""",
 }
 
 

@@ -21,8 +21,15 @@ from pathlib import Path
 ADDRESS_SPACE = 2 << 30
 WALL_S = 120  # of one run: a world is small, and this machine may be busy
 TRANSPORTS = ("mrc", "roce", "tcp")
-COLLECTIVES = ("AllReduce", "AllToAll", "AllGather", "ReduceScatter", "Broadcast", "Reduce",
-               "SendRecv")
+COLLECTIVES = (
+    "AllReduce",
+    "AllToAll",
+    "AllGather",
+    "ReduceScatter",
+    "Broadcast",
+    "Reduce",
+    "SendRecv",
+)
 
 
 def log_uniform(draw, least, most):
@@ -125,13 +132,24 @@ def some_faults(ln, draw, fabric):
         when = {"at": a_time(draw, 1e3, 1e11), "phase": f"fault{number}"}
         if draw.random() < 0.8:
             when["duration"] = a_time(draw, 1e6, 1e12)
-        faults.append(draw.choice((
-            lambda link=link, when=when: ln.down(link, **when),
-            lambda link=link, when=when: ln.loss(
-                link, round(log_uniform(draw, 1e-4, 1), 6), burst=draw.choice((1.0, 8.0)), **when),
-            lambda link=link, when=when: ln.delay(link, a_time(draw, 1e4, 1e10), **when),
-            lambda link=link, when=when: ln.degrade(link, draw.randint(1, 99) / 100, **when),
-            lambda when=when: ln.kill(draw.choice(switches), **when)))())
+        faults.append(
+            draw.choice(
+                (
+                    lambda link=link, when=when: ln.down(link, **when),
+                    lambda link=link, when=when: ln.loss(
+                        link,
+                        round(log_uniform(draw, 1e-4, 1), 6),
+                        burst=draw.choice((1.0, 8.0)),
+                        **when,
+                    ),
+                    lambda link=link, when=when: ln.delay(link, a_time(draw, 1e4, 1e10), **when),
+                    lambda link=link, when=when: ln.degrade(
+                        link, draw.randint(1, 99) / 100, **when
+                    ),
+                    lambda when=when: ln.kill(draw.choice(switches), **when),
+                )
+            )()
+        )
     return faults
 
 

@@ -9,8 +9,7 @@ namespace loomnet {
 namespace {
 
 constexpr std::uint64_t kChancePurpose = 0x11947;
-constexpr const char* kReasons[PANEL_VERDICTS] = {nullptr, "drop_unmapped", "drop_blocked", "drop_dark",
-                                                  "drop_light"};
+constexpr const char* kReasons[PANEL_VERDICTS] = {nullptr, "drop_unmapped", "drop_blocked", "drop_dark", "drop_light"};
 
 std::uint64_t whole_ns(Picoseconds now) { return static_cast<std::uint64_t>(now.count / 1000); }
 
@@ -67,7 +66,8 @@ void PanelNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   ++counters.packets[verdict];
   if (verdict != PANEL_FORWARD) {
     ++shared_.lost_in_panels;
-    if (shared_.tap) [[unlikely]] shared_.tap->refused(node_, *packet, kReasons[verdict], now);
+    if (shared_.tap) [[unlikely]]
+      shared_.tap->refused(node_, *packet, kReasons[verdict], now);
     return;
   }
   counters.bytes += packet->wire_length;

@@ -25,8 +25,8 @@ struct PanelEvents {
 
 class PanelNode final : public LinkReceiver {
  public:
-  PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
-            const panel::DeviceOptions& options, bool kernel);
+  PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress, const panel::DeviceOptions& options,
+            bool kernel);
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
 
   panel::PanelDevice& device() { return device_; }

@@ -6,11 +6,12 @@
 namespace loomnet {
 
 void SwitchNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
-  if (packet->queue == kMacControlClass) [[unlikely]] return obey(port, *packet, now);
+  if (packet->queue == kMacControlClass) [[unlikely]]
+    return obey(port, *packet, now);
   packet->ingress = port;
-  if (needs_.view) [[unlikely]] return receive_view(port, std::move(packet), now);
-  const Verdict verdict =
-      program_.ingress(packet->header_bytes(), packet->wire_length, {now, port});
+  if (needs_.view) [[unlikely]]
+    return receive_view(port, std::move(packet), now);
+  const Verdict verdict = program_.ingress(packet->header_bytes(), packet->wire_length, {now, port});
   if (verdict.action == Verdict::Action::forward) [[likely]] {
     return offer(verdict.value, std::move(packet), now);
   }
@@ -55,8 +56,7 @@ void SwitchNode::no_link(PacketPtr packet, Picoseconds now) {
   carry_out(Verdict::drop(reason), packet->ingress, std::move(packet), now);
 }
 
-void SwitchNode::replicate(std::uint16_t group, std::uint16_t port, PacketPtr packet,
-                           Picoseconds now) {
+void SwitchNode::replicate(std::uint16_t group, std::uint16_t port, PacketPtr packet, Picoseconds now) {
   const auto members = program_.members(group);
   if (members.empty()) {
     const std::uint16_t reason = program_.count(LN_HOST_DROP_NO_GROUP, port, 1);
@@ -72,8 +72,7 @@ void SwitchNode::replicate(std::uint16_t group, std::uint16_t port, PacketPtr pa
 void SwitchNode::prepare(std::uint16_t port, const Packet& packet, int stage) const {
   if (stage == 2) return fetch(&program_, 2 * kCacheLine);
   const Verdict likely = program_.foresee(packet.header_bytes(), packet.wire_length, port);
-  if (likely.action == Verdict::Action::forward && likely.value < egress_.size() &&
-      egress_[likely.value]) {
+  if (likely.action == Verdict::Action::forward && likely.value < egress_.size() && egress_[likely.value]) {
     egress_[likely.value]->prepare_offer();
   }
 }

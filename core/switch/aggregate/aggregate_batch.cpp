@@ -10,10 +10,8 @@
 namespace loomnet {
 namespace {
 
-[[noreturn]] void refuse(const AggregateBatch::Job& job, const std::string& field,
-                         const std::string& why) {
-  throw std::invalid_argument("AggregateBatch.jobs: job " + std::to_string(job.job) + ": " + field +
-                              ": " + why);
+[[noreturn]] void refuse(const AggregateBatch::Job& job, const std::string& field, const std::string& why) {
+  throw std::invalid_argument("AggregateBatch.jobs: job " + std::to_string(job.job) + ": " + field + ": " + why);
 }
 
 // Packed: bytes of forward's batch (u32), those bytes, the number of jobs (u16), then each job, in

@@ -20,9 +20,7 @@ const loomnet::AggregateTables& native(const ln_tables* tables) {
 }
 }  // namespace
 
-LN_INLINE const aggregate_job* aggregate_lookup_job(ln_tables* tables, ln_u32 job) {
-  return native(tables).job(job);
-}
+LN_INLINE const aggregate_job* aggregate_lookup_job(ln_tables* tables, ln_u32 job) { return native(tables).job(job); }
 LN_INLINE ln_u64 aggregate_lookup_below(ln_tables* tables, ln_u32 job, ln_u32 port) {
   return native(tables).below(job, port);
 }
@@ -47,27 +45,26 @@ struct AggregateLogic {
   static constexpr std::string_view kName = "aggregate";
   static constexpr std::string_view kSummary =
       "sums gradient fragments by the rules of SwitchML, ATP or ESA, forwards the rest";
-  static constexpr ProgramNeeds kNeeds{.view = true,
-                                       .header_bytes = AGGREGATE_PAYLOAD_AT,
-                                       .payload_bytes = 4 * AGGREGATE_MAX_VALUES};
+  static constexpr ProgramNeeds kNeeds{
+      .view = true, .header_bytes = AGGREGATE_PAYLOAD_AT, .payload_bytes = 4 * AGGREGATE_MAX_VALUES};
   using Config = aggregate_config;
   using Tables = AggregateTables;
 
   static std::vector<ProgramOption> options() {
     std::vector<ProgramOption> all = FallsThroughToForward::forward_options();
-    all.push_back({"policy", std::string("esa"), "whose rules", 0, 0,
-                   aggregate_policy_names<std::string_view>()});
-    all.push_back({"pool", std::int64_t{5'000'000},
-                   "bytes of the pool; 0: nothing is summed", 0, 1e9, {}, "bytes"});
+    all.push_back({"policy", std::string("esa"), "whose rules", 0, 0, aggregate_policy_names<std::string_view>()});
+    all.push_back({"pool", std::int64_t{5'000'000}, "bytes of the pool; 0: nothing is summed", 0, 1e9, {}, "bytes"});
     all.push_back({"values", std::int64_t{256}, "int32 in a fragment: 64, 128 or 256", 64, 256});
-    all.push_back({"dealloc", std::string(),
+    all.push_back({"dealloc",
+                   std::string(),
                    "when a slot is free again: once its sum has left (completion, ESA's default), "
                    "once the result has passed (ack, ATP's), or then or when another wants it (lazy)",
-                   0, 0, {"", "completion", "ack", "lazy"}});
-    all.push_back({"downgrade", std::int64_t{1},
-                   "ESA: bits by which a slot that resists loses priority; 0: none", 0, 7});
-    all.push_back({"downgrade_every", std::int64_t{1},
-                   "ESA: failed attempts for each loss of priority", 1, 255});
+                   0,
+                   0,
+                   {"", "completion", "ack", "lazy"}});
+    all.push_back(
+        {"downgrade", std::int64_t{1}, "ESA: bits by which a slot that resists loses priority; 0: none", 0, 7});
+    all.push_back({"downgrade_every", std::int64_t{1}, "ESA: failed attempts for each loss of priority", 1, 255});
     all.push_back({"saturate", false, "additions stop at the int32 range and set OVERFLOW"});
     all.push_back({"generation_check", true,
                    "SwitchML: packets of an older turn of their slot are dropped; the published "
@@ -127,8 +124,7 @@ struct AggregateLogic {
   }
   static std::shared_ptr<const TableBatch> pack(const ForwardBatch& forward, const ProgramRows& rows);
   static KernelRows kernel_rows(const TableBatch& packed, std::size_t ports);
-  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet,
-                            const ln_meta& meta) {
+  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet, const ln_meta& meta) {
     return aggregate_ingress(&config, &host, &packet, &meta);
   }
 };

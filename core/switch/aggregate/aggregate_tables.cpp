@@ -26,8 +26,7 @@ std::vector<aggregate_job> aggregate_rows(const AggregateBatch& batch) {
   return rows;
 }
 
-AggregateTables::AggregateTables(const AggregateBatch& batch, std::size_t ports)
-    : LookupTables(batch.forward) {
+AggregateTables::AggregateTables(const AggregateBatch& batch, std::size_t ports) : LookupTables(batch.forward) {
   const std::vector<aggregate_job> rows = aggregate_rows(batch);
   for (std::size_t i = 0; i < batch.jobs.size(); ++i) {
     const AggregateBatch::Job& from = batch.jobs[i];
@@ -49,8 +48,8 @@ AggregateTables::AggregateTables(const AggregateBatch& batch, std::size_t ports)
 std::uint32_t AggregateTables::hop(std::uint32_t number, std::uint32_t hop) const {
   const Job* job = find(number);
   if (!job) return 0;
-  const auto at = std::find_if(job->hops.begin(), job->hops.end(),
-                               [&](const AggregateBatch::Hop& h) { return h.hop == hop; });
+  const auto at =
+      std::find_if(job->hops.begin(), job->hops.end(), [&](const AggregateBatch::Hop& h) { return h.hop == hop; });
   return at == job->hops.end() ? 0 : AGGREGATE_FOUND | at->port;
 }
 

@@ -7,8 +7,7 @@ namespace {
 using Loop = ln_u32 (*)(aggregate_slot*, ln_u8*, ln_u32, ln_u32, ln_u32);
 
 template <ln_u32 kValues>
-[[gnu::always_inline]] inline ln_u32 by_how(aggregate_slot* slot, ln_u8* payload, ln_u32 how,
-                                            ln_u32 saturate) {
+[[gnu::always_inline]] inline ln_u32 by_how(aggregate_slot* slot, ln_u8* payload, ln_u32 how, ln_u32 saturate) {
   switch (how) {
     case AGGREGATE_CLAIM_SUM:
       return aggregate_loop(slot, payload, kValues, AGGREGATE_CLAIM_SUM, 0);
@@ -25,8 +24,8 @@ template <ln_u32 kValues>
   }
 }
 
-[[gnu::always_inline]] inline ln_u32 by_values(aggregate_slot* slot, ln_u8* payload, ln_u32 values,
-                                               ln_u32 how, ln_u32 saturate) {
+[[gnu::always_inline]] inline ln_u32 by_values(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
+                                               ln_u32 saturate) {
   switch (values) {
     case 64:
       return by_how<64>(slot, payload, how, saturate);
@@ -42,8 +41,7 @@ ln_u32 baseline(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] ln_u32 avx2(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
-                                    ln_u32 saturate) {
+[[gnu::target("avx2")]] ln_u32 avx2(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how, ln_u32 saturate) {
   return by_values(slot, payload, values, how, saturate);
 }
 Loop best() { return __builtin_cpu_supports("avx2") ? avx2 : baseline; }
@@ -53,8 +51,7 @@ Loop best() { return baseline; }
 
 }  // namespace
 
-ln_u32 aggregate_sum(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
-                     ln_u32 saturate) {
+ln_u32 aggregate_sum(aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how, ln_u32 saturate) {
   static const Loop loop = best();
   return loop(slot, payload, values, how, saturate);
 }

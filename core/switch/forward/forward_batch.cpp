@@ -16,8 +16,7 @@ namespace {
 
 std::string text(const UsidKey& key) {
   std::array<char, 32> out;
-  std::snprintf(out.data(), out.size(), "%x:%x:%x::/48", key.block >> 16, key.block & 0xffff,
-                key.usid);
+  std::snprintf(out.data(), out.size(), "%x:%x:%x::/48", key.block >> 16, key.block & 0xffff, key.usid);
   return out.data();
 }
 
@@ -72,8 +71,7 @@ ForwardBatch::UsidRoute read_route(ByteReader& in) {
 
 // `count` comes from the bytes: no more room is taken than the bytes that are there can fill.
 template <typename Row, typename Read>
-void read_rows(ByteReader& in, std::uint32_t count, std::size_t least_bytes, std::vector<Row>& rows,
-               Read read) {
+void read_rows(ByteReader& in, std::uint32_t count, std::size_t least_bytes, std::vector<Row>& rows, Read read) {
   if (std::uint64_t{count} * least_bytes > in.remaining()) return in.skip(in.remaining() + 1);
   rows.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) rows.push_back(read(in));
@@ -82,8 +80,7 @@ void read_rows(ByteReader& in, std::uint32_t count, std::size_t least_bytes, std
 }  // namespace
 
 std::shared_ptr<const TableBatch> ForwardBatch::pack() const {
-  std::size_t size = kCountBytes + own_un.size() * kUsidBytes +
-                     (own_ua.size() + fib.size()) * kUsidRouteBytes +
+  std::size_t size = kCountBytes + own_un.size() * kUsidBytes + (own_ua.size() + fib.size()) * kUsidRouteBytes +
                      hosts.size() * kHostRouteBytes;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (groups[i].size() > 0xffff) refuse("groups", i, "more than 65,535 members");
@@ -93,8 +90,7 @@ std::shared_ptr<const TableBatch> ForwardBatch::pack() const {
   batch->generation = generation;
   batch->bytes.resize(size);
   ByteWriter out(batch->bytes);
-  for (const std::size_t rows :
-       {own_un.size(), own_ua.size(), fib.size(), hosts.size(), groups.size()}) {
+  for (const std::size_t rows : {own_un.size(), own_ua.size(), fib.size(), hosts.size(), groups.size()}) {
     out.u32(static_cast<std::uint32_t>(rows));
   }
   for (const UsidKey& key : own_un) write(out, key);
@@ -139,11 +135,10 @@ ForwardBatch ForwardBatch::unpack(const TableBatch& batch) {
 }
 
 void validate(const ForwardBatch& batch, std::size_t ports) {
-  if (batch.generation == 0)
-    throw std::invalid_argument("ForwardBatch.generation: must be at least 1");
+  if (batch.generation == 0) throw std::invalid_argument("ForwardBatch.generation: must be at least 1");
   if (ports > FORWARD_MAX_PORTS) {
-    throw std::invalid_argument("a switch has at most " + std::to_string(FORWARD_MAX_PORTS) +
-                                " ports, not " + std::to_string(ports));
+    throw std::invalid_argument("a switch has at most " + std::to_string(FORWARD_MAX_PORTS) + " ports, not " +
+                                std::to_string(ports));
   }
   std::vector<UsidKey> own = batch.own_un;
   for (std::size_t i = 0; i < batch.own_ua.size(); ++i) {
@@ -178,8 +173,7 @@ void validate(const ForwardBatch& batch, std::size_t ports) {
     if (host.group >= batch.groups.size()) {
       refuse("hosts", i, "group " + std::to_string(host.group) + " does not exist");
     }
-    if (forward_unroutable(ln_load_be64(host.address.data()),
-                           ln_load_be64(host.address.data() + 8)))
+    if (forward_unroutable(ln_load_be64(host.address.data()), ln_load_be64(host.address.data() + 8)))
       refuse("hosts", i, "unspecified, loopback, link-local or multicast");
     // Longest prefix would prefer the host, one lookup per step the uSID: allow neither.
     if (std::binary_search(routed.begin(), routed.end(), leading(host.address))) {

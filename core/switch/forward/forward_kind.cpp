@@ -34,8 +34,7 @@ std::vector<std::string_view> FallsThroughToForward::forward_counters() {
   return names;
 }
 
-std::unique_ptr<const LookupTables> FallsThroughToForward::tables(const TableBatch& batch,
-                                                                  std::size_t ports) {
+std::unique_ptr<const LookupTables> FallsThroughToForward::tables(const TableBatch& batch, std::size_t ports) {
   const ForwardBatch rows = ForwardBatch::unpack(batch);
   validate(rows, ports);
   return std::make_unique<const LookupTables>(rows);
@@ -49,8 +48,9 @@ KernelRows forward_kernel_rows(const TableBatch& packed, std::size_t ports, std:
   const ForwardBatch batch = ForwardBatch::unpack(packed);
   validate(batch, ports);
   KernelRows rows{value_bytes, {}, {}};
-  const auto add = [&rows](std::uint32_t table, std::uint64_t high, std::uint64_t low,
-                           std::uint32_t value) { rows.add({table, 0, high, low}, value); };
+  const auto add = [&rows](std::uint32_t table, std::uint64_t high, std::uint64_t low, std::uint32_t value) {
+    rows.add({table, 0, high, low}, value);
+  };
   add(LN_TABLE_GENERATION, 0, 0, batch.generation);
   std::set<UsidKey> own;
   for (const UsidKey& key : batch.own_un) {
@@ -67,8 +67,8 @@ KernelRows forward_kernel_rows(const TableBatch& packed, std::size_t ports, std:
   }
   for (const auto& host : batch.hosts) {
     const auto size = static_cast<std::uint32_t>(batch.groups.at(host.group).size());
-    add(FORWARD_TABLE_HOST, ln_load_be64(host.address.data()),
-        ln_load_be64(host.address.data() + 8), forward_host_row(host.group, size));
+    add(FORWARD_TABLE_HOST, ln_load_be64(host.address.data()), ln_load_be64(host.address.data() + 8),
+        forward_host_row(host.group, size));
   }
   for (std::size_t group = 0; group < batch.groups.size(); ++group) {
     for (std::size_t i = 0; i < batch.groups[group].size(); ++i) {
@@ -88,9 +88,7 @@ ProgramKind forward_kind() {
   kind.make = [](const ProgramSettings& s) -> std::unique_ptr<SwitchProgram> {
     return std::make_unique<ForwardProgram>(s.ports, settings_of(s));
   };
-  kind.config = [](const ProgramSettings& s) {
-    return bytes_of(FallsThroughToForward::forward_settings(s));
-  };
+  kind.config = [](const ProgramSettings& s) { return bytes_of(FallsThroughToForward::forward_settings(s)); };
   kind.kernel_rows = FallsThroughToForward::kernel_rows;
   return kind;
 }

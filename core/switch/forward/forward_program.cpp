@@ -22,8 +22,8 @@ std::string_view forward_counter_name(std::size_t counter) { return kCounterName
 
 ForwardProgram::ForwardProgram(std::size_t ports, const ForwardSettings& settings) {
   if (ports == 0 || ports > FORWARD_MAX_PORTS) {
-    throw std::invalid_argument("a switch has 1 to " + std::to_string(FORWARD_MAX_PORTS) +
-                                " ports, not " + std::to_string(ports));
+    throw std::invalid_argument("a switch has 1 to " + std::to_string(FORWARD_MAX_PORTS) + " ports, not " +
+                                std::to_string(ports));
   }
   config_.hash_seed = settings.hash_seed;
   config_.options = settings.options;
@@ -40,16 +40,14 @@ ln_tables* ForwardProgram::opaque() const {
   return reinterpret_cast<ln_tables*>(const_cast<LookupTables*>(tables_.get()));
 }
 
-Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
-                                const SwitchMeta& meta) {
+Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length, const SwitchMeta& meta) {
   Row* counters = meta.ingress < ports() ? rows_[meta.ingress].get() : nullptr;
   if (!counters || !tables_) [[unlikely]] {
     counters = &row(std::min<std::size_t>(meta.ingress, ports()));
     if (meta.ingress >= ports() || generation_ == 0) {
       ln_count(counters->data(), FORWARD_RECEIVED);
-      const ln_verdict verdict = ln_drop(
-          counters->data(),
-          meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
+      const ln_verdict verdict =
+          ln_drop(counters->data(), meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
       return Verdict::of(verdict);
     }
     make_tables();
@@ -58,17 +56,14 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
   const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
   std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
   std::uint8_t* frame = bytes ? header.data() : &nothing;
-  const ln_verdict verdict =
-      forward_ingress(opaque(), &config_, counters->data(), frame, frame + bytes, frame_length);
+  const ln_verdict verdict = forward_ingress(opaque(), &config_, counters->data(), frame, frame + bytes, frame_length);
   return Verdict::of(verdict);
 }
 
-Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint32_t,
-                                SwitchPort ingress) const {
+Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint32_t, SwitchPort ingress) const {
   if (!tables_ || ingress >= ports() || header.size() < FORWARD_ETHERNET + FORWARD_IPV6) return {};
   __builtin_prefetch(rows_[ingress].get(), 1);
-  const ln_verdict verdict =
-      forward_peek(opaque(), &config_, header.data(), header.data() + header.size());
+  const ln_verdict verdict = forward_peek(opaque(), &config_, header.data(), header.data() + header.size());
   return Verdict::of(verdict);
 }
 
@@ -90,8 +85,8 @@ void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
   validate(*rows, ports());
   validate_groups(*batch, ports());
   if (batch->generation <= generation()) {
-    throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
-                                " does not follow " + std::to_string(generation()));
+    throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) + " does not follow " +
+                                std::to_string(generation()));
   }
   generation_ = batch->generation;
   batch_ = std::move(rows);

@@ -26,10 +26,8 @@ class ForwardProgram final : public SwitchProgram {
   ForwardProgram(std::size_t ports, const ForwardSettings& settings);
 
   std::string_view name() const override { return "forward"; }
-  Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
-                  const SwitchMeta& meta) override;
-  Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
-                  SwitchPort ingress) const override;
+  Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length, const SwitchMeta& meta) override;
+  Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length, SwitchPort ingress) const override;
   Verdict peek(std::span<const std::uint8_t> header, SwitchPort ingress) override;
   void set_tables(std::shared_ptr<const TableBatch> batch) override;
   std::uint32_t generation() const override { return generation_; }

@@ -9,9 +9,7 @@ namespace {
 
 // At least twice the rows and at least two slots: a probe always meets an empty one.
 std::size_t slots_for(std::size_t rows) { return std::bit_ceil(rows * 2 + 2); }
-unsigned shift_for(std::size_t slots) {
-  return 64u - static_cast<unsigned>(std::countr_zero(slots));
-}
+unsigned shift_for(std::size_t slots) { return 64u - static_cast<unsigned>(std::countr_zero(slots)); }
 
 }  // namespace
 
@@ -109,16 +107,15 @@ bool LookupTables::make_dense(const ForwardBatch& batch) {
   dense_.assign(most - least + 1, 0);
   for (const auto& host : batch.hosts) {
     const auto& group = batch.groups[host.group];
-    dense_[low_of(host) - least] = static_cast<std::uint16_t>(
-        group.size() == 1 ? kOnePort | group.front() : host.group + 1u);
+    dense_[low_of(host) - least] =
+        static_cast<std::uint16_t>(group.size() == 1 ? kOnePort | group.front() : host.group + 1u);
   }
   return true;
 }
 
 std::size_t LookupTables::bytes() const {
-  return pages_.size() * sizeof(pages_[0]) + dense_.size() * sizeof(dense_[0]) +
-         sids_.size() * sizeof(sids_[0]) + hosts_.size() * sizeof(Host) +
-         groups_.size() * sizeof(Group) + members_.size() * sizeof(members_[0]);
+  return pages_.size() * sizeof(pages_[0]) + dense_.size() * sizeof(dense_[0]) + sids_.size() * sizeof(sids_[0]) +
+         hosts_.size() * sizeof(Host) + groups_.size() * sizeof(Group) + members_.size() * sizeof(members_[0]);
 }
 
 }  // namespace loomnet

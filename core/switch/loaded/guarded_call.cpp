@@ -206,9 +206,9 @@ std::string place_of(const Call& call, const LoadedProgram& program) {
 
 ProgramFault fault(const LoadedProgram& program, const std::string& what, const ln_packet& packet, const ln_meta& meta,
                    const std::string& place = "") {
-  return ProgramFault(program.file + ": the switch program " + what + " (a packet of " +
-                      std::to_string(packet.length) + " bytes, at " + std::to_string(meta.now) +
-                      " ps of the engine's clock, by port " + std::to_string(meta.ingress) + ")" + place);
+  return ProgramFault(program.file + ": the switch program " + what + " (a packet of " + std::to_string(packet.length) +
+                      " bytes, at " + std::to_string(meta.now) + " ps of the engine's clock, by port " +
+                      std::to_string(meta.ingress) + ")" + place);
 }
 
 // From now on a crash outside switch programs names this file, too: a program that has written outside its memory makes
@@ -231,7 +231,8 @@ void suspect(const std::string& file) {
 
 ln_verdict guarded_call(const LoadedProgram& program, const void* config, const CallingHost& host, ln_packet& packet,
                         const ln_meta& meta) {
-  if (!here || !here->armed) [[unlikely]] arm();
+  if (!here || !here->armed) [[unlikely]]
+    arm();
   Call& call = *here;
   CallMemory::Given& given = call.memory.lay_out(host, packet, meta);
   if (sigsetjmp(call.back, 0) == 0) {
@@ -243,9 +244,12 @@ ln_verdict guarded_call(const LoadedProgram& program, const void* config, const 
       call.slow = false;
       if (tell_slow) tell_slow(tell_context);
     }
-    if (call.memory.take_back(packet)) [[likely]] return verdict;
-    throw fault(program, "has written beside its packet's bytes, which are those from frame to end and from payload to "
-                "payload_end", packet, meta);
+    if (call.memory.take_back(packet)) [[likely]]
+      return verdict;
+    throw fault(program,
+                "has written beside its packet's bytes, which are those from frame to end and from payload to "
+                "payload_end",
+                packet, meta);
   }
   call.program.store(nullptr, std::memory_order_relaxed);
   throw fault(program, what_happened(call, program), packet, meta, place_of(call, program));

@@ -22,16 +22,14 @@ struct MirrorLogic : FallsThroughToForward {
   static std::vector<ProgramOption> options() {
     std::vector<ProgramOption> all = forward_options();
     all.push_back({"sample", std::int64_t{1}, "one of so many echo requests is answered", 1, 1e9});
-    all.push_back({"snap", std::int64_t{0},
-                   "bytes of its frame that an answer keeps at most, 62 or more; 0: all", 0, 65535});
+    all.push_back(
+        {"snap", std::int64_t{0}, "bytes of its frame that an answer keeps at most, 62 or more; 0: all", 0, 65535});
     all.push_back({"mark_above", std::int64_t{0},
-                   "bytes waiting above which half of the leaving packets are marked; 0: none", 0,
-                   1e15});
+                   "bytes waiting above which half of the leaving packets are marked; 0: none", 0, 1e15});
     return all;
   }
   static Config config(const ProgramSettings& s) {
-    return {forward_settings(s), static_cast<ln_u32>(integer(s, "sample")),
-            static_cast<ln_u32>(integer(s, "snap")),
+    return {forward_settings(s), static_cast<ln_u32>(integer(s, "sample")), static_cast<ln_u32>(integer(s, "snap")),
             static_cast<ln_u64>(integer(s, "mark_above"))};
   }
   static std::vector<std::string_view> own_counters() {
@@ -42,8 +40,7 @@ struct MirrorLogic : FallsThroughToForward {
     return names;
   }
   static StateLayout state() { return {}; }
-  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet,
-                            const ln_meta& meta) {
+  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet, const ln_meta& meta) {
     return mirror_ingress(&config, &host, &packet, &meta);
   }
   static std::vector<EgressCounter> egress_counters() { return {{"above"}}; }
@@ -53,8 +50,7 @@ struct MirrorLogic : FallsThroughToForward {
     return kNames;
   }
   static bool watches(const Config&, const EgressPlace&) { return true; }
-  static ln_u32 egress(const Config& config, ln_egress_host& host, ln_packet& packet,
-                       const ln_egress_meta& meta) {
+  static ln_u32 egress(const Config& config, ln_egress_host& host, ln_packet& packet, const ln_egress_meta& meta) {
     return mirror_egress(&config, &host, &packet, &meta);
   }
 };

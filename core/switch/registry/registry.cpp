@@ -48,8 +48,7 @@ const ProgramKind& program_kind(std::string_view name) {
   }
   const std::lock_guard lock(mutex);
   if (const Known* found = find_loaded(name)) return found->kind;
-  throw std::invalid_argument("no switch program \"" + std::string(name) + "\"; there are " +
-                              listed(names));
+  throw std::invalid_argument("no switch program \"" + std::string(name) + "\"; there are " + listed(names));
 }
 
 const ProgramKind& add_program(std::unique_ptr<LoadedProgram> program) {
@@ -80,8 +79,8 @@ void set_kernel_object(std::string_view name, std::vector<std::uint8_t> object) 
   found->kind.kernel_object = found->object;
 }
 
-std::unique_ptr<SwitchProgram> make_program(std::string_view name, std::size_t ports,
-                                            std::uint64_t seed, const ProgramOptions& options) {
+std::unique_ptr<SwitchProgram> make_program(std::string_view name, std::size_t ports, std::uint64_t seed,
+                                            const ProgramOptions& options) {
   const ProgramKind& kind = program_kind(name);
   return kind.make(checked_settings(kind, ports, seed, options));
 }

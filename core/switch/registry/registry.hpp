@@ -21,7 +21,7 @@ const ProgramKind& add_program(std::unique_ptr<LoadedProgram> program);
 void set_kernel_object(std::string_view name, std::vector<std::uint8_t> object);
 
 // A program for the engine: by name, options checked.
-std::unique_ptr<SwitchProgram> make_program(std::string_view name, std::size_t ports,
-                                            std::uint64_t seed, const ProgramOptions& options = {});
+std::unique_ptr<SwitchProgram> make_program(std::string_view name, std::size_t ports, std::uint64_t seed,
+                                            const ProgramOptions& options = {});
 
 }  // namespace loomnet

@@ -39,8 +39,7 @@ struct SumLogic : FallsThroughToForward {
 #undef SUM_FIELD
     return layout;
   }
-  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet,
-                            const ln_meta& meta) {
+  static ln_verdict ingress(const Config& config, ln_host& host, ln_packet& packet, const ln_meta& meta) {
     return sum_ingress(&config, &host, &packet, &meta);
   }
 };

@@ -133,8 +133,8 @@ void validate(const SymphonyBatch& batch, std::size_t ports) {
   for (std::size_t i = 1; i < flows.size(); ++i) {
     const auto& [source, destination, carrier, port, row] = flows[i];
     const auto& before = flows[i - 1];
-    if (std::get<0>(before) == source && std::get<1>(before) == destination &&
-        std::get<2>(before) == carrier && std::get<3>(before) == port) {
+    if (std::get<0>(before) == source && std::get<1>(before) == destination && std::get<2>(before) == carrier &&
+        std::get<3>(before) == port) {
       refuse("rules", row, "its flow is row " + std::to_string(std::get<4>(before)) + "'s too");
     }
   }

@@ -44,9 +44,8 @@ Distance distance(const ProgramSettings& s, const std::string& option) {
 
 std::vector<ProgramOption> symphony_options() {
   std::vector<ProgramOption> all = FallsThroughToForward::forward_options();
-  const auto add = [&all](std::string_view name, ProgramValue fallback, std::string_view help,
-                          double least = 0, double most = 0,
-                          std::vector<std::string_view> choices = {}, std::string_view unit = "") {
+  const auto add = [&all](std::string_view name, ProgramValue fallback, std::string_view help, double least = 0,
+                          double most = 0, std::vector<std::string_view> choices = {}, std::string_view unit = "") {
     all.push_back({name, std::move(fallback), help, least, most, std::move(choices), unit});
   };
   add("enable", true, "off: no packet is marked, no state is kept");
@@ -64,36 +63,30 @@ std::vector<ProgramOption> symphony_options() {
       "(not_owner), those of senders more than tau ahead (leaders); as controls all but those of a random sender "
       "(not_random) or of the foremost (not_leader)",
       0, 0, {"all", "not_owner", "leaders", "not_random", "not_leader"});
-  add("tau", std::string("1 step"), "lead that is not marked; with seq also a number of bytes", 0, 0, {},
-      "distance");
-  add("span", std::string("1 step"), "prob: lead beyond tau from which on marks are certain", 0, 0, {},
-      "distance");
+  add("tau", std::string("1 step"), "lead that is not marked; with seq also a number of bytes", 0, 0, {}, "distance");
+  add("span", std::string("1 step"), "prob: lead beyond tau from which on marks are certain", 0, 0, {}, "distance");
   add("cmp", std::string("fraction"),
-      "fraction: leads are compared with parts of steps; step: by completed steps alone", 0, 0,
-      {"fraction", "step"});
-  add("shift", std::int64_t{17}, "an epoch is 2^shift nanoseconds; a run sets it by its fabric's rates",
-      10, 30, {}, "epoch");
+      "fraction: leads are compared with parts of steps; step: by completed steps alone", 0, 0, {"fraction", "step"});
+  add("shift", std::int64_t{17}, "an epoch is 2^shift nanoseconds; a run sets it by its fabric's rates", 10, 30, {},
+      "epoch");
   add("stale", std::int64_t{2}, "epochs of silence after which another sender is the laggard", 1, 1e6);
   add("warm", std::int64_t{2}, "epochs without marks after a row is made", 0, 1e6);
   add("idle", std::int64_t{8192}, "epochs of silence after which a row may be another ring's", 2, 1e9);
-  add("gate", std::int64_t{1}, "packets that must wait behind a marked one; 0: marks without a queue", 0,
-      1e9);
+  add("gate", std::int64_t{1}, "packets that must wait behind a marked one; 0: marks without a queue", 0, 1e9);
   add("gate_bytes", std::int64_t{0}, "and bytes", 0, 4e9, {}, "bytes");
   add("credit", std::int64_t{255},
-      "epochs with marks, beyond those without, after which marks are withheld; 0: no budget", 0,
-      SYMPHONY_CREDIT_MAX);
+      "epochs with marks, beyond those without, after which marks are withheld; 0: no budget", 0, SYMPHONY_CREDIT_MAX);
   add("g", std::int64_t{0}, "steps that two senders of a ring may be apart; 0: g_factor * ranks", 0, 32767);
   add("g_factor", std::int64_t{2}, "see g", 1, 1024);
   add("retx", std::string("count"), "ignore: retransmissions touch neither progress nor marks", 0, 0,
       {"count", "ignore"});
-  add("rows", std::int64_t{256}, "rings that one port can track, in sets of 4: 4 to 65,536, a power of two",
-      4, 65536);
+  add("rows", std::int64_t{256}, "rings that one port can track, in sets of 4: 4 to 65,536, a power of two", 4, 65536);
   add("host_ports", false, "track ports to hosts too, by which one flow of a ring leaves");
   add("jobs", std::string(),
-      "jobs that are tracked, by their names with commas between, where the others are not; empty: all", 0,
-      0, {}, "jobs");
-  add("step", std::int64_t{0}, "seq: bytes that a rank sends in a step of its ring; a run makes its rules of it",
-      0, 1e9, {}, "bytes");
+      "jobs that are tracked, by their names with commas between, where the others are not; empty: all", 0, 0, {},
+      "jobs");
+  add("step", std::int64_t{0}, "seq: bytes that a rank sends in a step of its ring; a run makes its rules of it", 0,
+      1e9, {}, "bytes");
   return all;
 }
 

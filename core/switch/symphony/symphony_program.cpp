@@ -18,9 +18,7 @@ const loomnet::SymphonyTables& native(const ln_tables* tables) {
 }
 }  // namespace
 
-LN_INLINE const symphony_job* symphony_lookup_job(ln_tables* tables, ln_u32 job) {
-  return native(tables).job(job);
-}
+LN_INLINE const symphony_job* symphony_lookup_job(ln_tables* tables, ln_u32 job) { return native(tables).job(job); }
 LN_INLINE ln_u32 symphony_lookup_address(ln_tables* tables, ln_u64 high, ln_u64 low) {
   return native(tables).address(high, low);
 }
@@ -84,16 +82,12 @@ struct SymphonyLogic {
   }
   static std::span<const std::string_view> egress_notes() {
 #define SYMPHONY_NAME(name) #name,
-    static constexpr std::array<std::string_view, SYMPHONY_NOTE_COUNT> kNames = {
-        SYMPHONY_NOTES(SYMPHONY_NAME)};
+    static constexpr std::array<std::string_view, SYMPHONY_NOTE_COUNT> kNames = {SYMPHONY_NOTES(SYMPHONY_NAME)};
 #undef SYMPHONY_NAME
     return kNames;
   }
-  static bool watches(const Config& config, const EgressPlace& place) {
-    return config.hosts || !place.to_host;
-  }
-  static ln_u32 egress(const Config& config, ln_egress_host& host, ln_packet& packet,
-                       const ln_egress_meta& meta) {
+  static bool watches(const Config& config, const EgressPlace& place) { return config.hosts || !place.to_host; }
+  static ln_u32 egress(const Config& config, ln_egress_host& host, ln_packet& packet, const ln_egress_meta& meta) {
     return symphony_egress(&config, &host, &packet, &meta);
   }
 };

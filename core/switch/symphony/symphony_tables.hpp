@@ -51,9 +51,7 @@ class SymphonyTables : public LookupTables {
 
  private:
   struct Hash {
-    std::size_t operator()(const Key& key) const {
-      return ln_mix64(key.first * LN_GOLDEN ^ ln_mix64(key.second));
-    }
+    std::size_t operator()(const Key& key) const { return ln_mix64(key.first * LN_GOLDEN ^ ln_mix64(key.second)); }
   };
   std::unordered_map<std::uint32_t, symphony_job> jobs_;
   std::unordered_map<Key, std::uint32_t, Hash> numbers_;

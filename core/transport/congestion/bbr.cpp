@@ -31,8 +31,7 @@ Bbr::Bbr(FlowLimits& limits, const BbrOptions&, const FlowContext& flow)
       btl_bw_(kBtlBwWindow) {
   enter_startup();
   // 4.2.1: the initial window per 1 ms until an RTT is known.
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>(kHighGain * 8000.0 * static_cast<double>(initial_window_));
+  limits_.pacing_rate = static_cast<std::uint64_t>(kHighGain * 8000.0 * static_cast<double>(initial_window_));
 }
 
 void Bbr::observe(Observer& out) const {
@@ -45,9 +44,8 @@ void Bbr::observe(Observer& out) const {
 
 void Bbr::pace_initial_window(Picoseconds rtt) {
   has_rtt_ = true;
-  limits_.pacing_rate =
-      static_cast<std::uint64_t>((1 - kPacingMargin) * kHighGain * 8.0 *
-                                 static_cast<double>(initial_window_) / rtt.seconds());
+  limits_.pacing_rate = static_cast<std::uint64_t>((1 - kPacingMargin) * kHighGain * 8.0 *
+                                                   static_cast<double>(initial_window_) / rtt.seconds());
 }
 
 void Bbr::on_established(Picoseconds rtt, Picoseconds now) {
@@ -126,8 +124,7 @@ void Bbr::update_ack_aggregation(const AckSample& s) {
     extra_acked_[static_cast<std::size_t>(extra_acked_index_)] = 0;
   }
   auto expected = static_cast<std::uint64_t>(path_rate() * (s.now - aggregation_begin_).seconds());
-  if (aggregation_acked_ <= expected ||
-      aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
+  if (aggregation_acked_ <= expected || aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
     aggregation_acked_ = 0;
     aggregation_begin_ = s.now;
     expected = 0;
@@ -204,8 +201,7 @@ void Bbr::check_cycle_phase(const AckSample& s) {
   const bool full_length = s.now - cycle_stamp_ > rtprop_;
   bool next = full_length;
   if (pacing_gain_ > 1)
-    next = full_length &&
-           (s.lost > 0 || s.prior_in_flight >= inflight(btl_bw_.best(), pacing_gain_));
+    next = full_length && (s.lost > 0 || s.prior_in_flight >= inflight(btl_bw_.best(), pacing_gain_));
   if (pacing_gain_ < 1) next = full_length || s.prior_in_flight <= inflight(btl_bw_.best(), 1);
   if (next) advance_cycle(s.now);
 }

@@ -52,9 +52,7 @@ class Bbr final : public CongestionControl {
   void advance_cycle(Picoseconds now);
   void set_pacing_rate(double gain);
   void set_window(const AckSample& s);
-  bool limited(const AckSample& s) const {
-    return s.app_limited || s.prior_delivered < limited_until_;
-  }
+  bool limited(const AckSample& s) const { return s.app_limited || s.prior_delivered < limited_until_; }
   void pace_initial_window(Picoseconds rtt);
   // Bytes per second that windows and pacing go by; probing goes by the bottleneck's all the same.
   double path_rate() const { return policer_.in_use() ? policer_.rate() : btl_bw_.best(); }
@@ -87,8 +85,7 @@ class Bbr final : public CongestionControl {
   bool packet_conservation_ = false;
   Picoseconds probe_rtt_done_ = kNever;
   bool probe_rtt_round_done_ = false;
-  std::uint64_t limited_until_ =
-      0;  // rates of what was sent before this much was delivered are low
+  std::uint64_t limited_until_ = 0;  // rates of what was sent before this much was delivered are low
   // ACKs in excess of what the estimate expects: largest of this and the last five rounds.
   Picoseconds aggregation_begin_{};
   std::uint64_t aggregation_acked_ = 0;

@@ -15,8 +15,8 @@ std::string breach_of_contract(const FlowLimits& l, Picoseconds now, bool tick_m
   if (l.pacing_rate >= kPacingBound) return "the pacing rate is beyond what can be counted";
   if (l.cwnd == 0) return "the window is 0: nothing could ever leave";
   if (l.cwnd < l.mss && l.pacing_rate == 0) {
-    return "the window of " + std::to_string(l.cwnd) + " bytes is below one packet of " +
-           std::to_string(l.mss) + " without a pacing rate, which would say when one may leave";
+    return "the window of " + std::to_string(l.cwnd) + " bytes is below one packet of " + std::to_string(l.mss) +
+           " without a pacing rate, which would say when one may leave";
   }
   if (l.cwnd > l.cwnd_most) return "the window is above the largest that the control has named";
   if (l.next_tick <= now && !tick_may_wait) {

@@ -59,9 +59,7 @@ bool HyStart::exit(const AckSample& s, const FlowLimits& limits) {
   return round_min_ > delay_min_ + std::clamp(delay_min_ / 8, kDelayMin, kDelayMax);
 }
 
-double Cubic::k_of(double w_max, double cwnd) {
-  return w_max > cwnd ? std::cbrt((w_max - cwnd) / kC) : 0;
-}
+double Cubic::k_of(double w_max, double cwnd) { return w_max > cwnd ? std::cbrt((w_max - cwnd) / kC) : 0; }
 
 void Cubic::begin_epoch(Picoseconds now) {
   epoch_ = now;
@@ -112,8 +110,7 @@ void Cubic::on_congestion(const CongestionEvent& e) {
     hystart_.reset();
   }
   // 4.6, with cwnd in place of the flight as Linux has it: growth stops when not cwnd-limited.
-  limits_.ssthresh = std::max<std::uint64_t>(
-      static_cast<std::uint64_t>(cwnd * kBeta * limits_.mss), 2 * limits_.mss);
+  limits_.ssthresh = std::max<std::uint64_t>(static_cast<std::uint64_t>(cwnd * kBeta * limits_.mss), 2 * limits_.mss);
 }
 
 void Cubic::on_undo(Picoseconds) {

@@ -37,9 +37,7 @@ class Cubic final : public Reno {
   void on_restart(Picoseconds now) override;
   void observe(Observer& out) const override;
   // W_cubic(t) in segments, `t` seconds since the epoch began (RFC 9438 4.2).
-  static double window_at(double t, double k, double w_max) {
-    return kC * (t - k) * (t - k) * (t - k) + w_max;
-  }
+  static double window_at(double t, double k, double w_max) { return kC * (t - k) * (t - k) * (t - k) + w_max; }
   static double k_of(double w_max, double cwnd);  // 4.2, figure 2
   double w_max() const { return w_max_; }
 

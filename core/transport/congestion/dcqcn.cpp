@@ -40,8 +40,7 @@ const OptionTable<DcqcnOptions>& DcqcnOptions::table() {
               .range = positive,
               .field = "rate_timer"})
         .add("byte_counter", &DcqcnOptions::byte_counter,
-             {.unit = "bytes",
-              .doc = "the rate is raised once per so many bytes on the wire; 0: by time alone"})
+             {.unit = "bytes", .doc = "the rate is raised once per so many bytes on the wire; 0: by time alone"})
         .add("fast_recovery", &DcqcnOptions::fast_recovery,
              {.doc = "F: raises that halve the way back to the target before it grows"})
         .add("decrease_interval_ps", &DcqcnOptions::decrease_interval,
@@ -85,8 +84,7 @@ void Dcqcn::on_congestion(const CongestionEvent& e) {
     alpha_due_ = e.now + options_.alpha_timer;
   }
   if (options_.alpha_sampled) notified_ = !fresh;
-  if (!fresh && options_.decrease_interval.count > 0 &&
-      e.now < last_cut_ + options_.decrease_interval) {
+  if (!fresh && options_.decrease_interval.count > 0 && e.now < last_cut_ + options_.decrease_interval) {
     cut_due_ = last_cut_ + options_.decrease_interval;
   } else {
     cut(e.now);
@@ -116,9 +114,7 @@ void Dcqcn::cut(Picoseconds now) {
 }
 
 // With a minimum at or above the line rate no cut lowers anything; reports say so.
-double Dcqcn::floor() const {
-  return std::min(static_cast<double>(options_.minimum_rate), line_);
-}
+double Dcqcn::floor() const { return std::min(static_cast<double>(options_.minimum_rate), line_); }
 
 // Called with the packet that is leaving, after its bytes have been counted.
 void Dcqcn::on_tick(Picoseconds now) {
@@ -142,8 +138,7 @@ Picoseconds Dcqcn::next_due() const { return std::min({alpha_due_, raise_due_, c
 void Dcqcn::publish(Picoseconds now) {
   limits_.pacing_rate = rate_;
   limits_.next_tick = limited_ ? next_due() : now + Picoseconds{1};
-  limits_.next_sent =
-      limited_ && options_.byte_counter > 0 ? counted_from_ + options_.byte_counter : kNoLimit;
+  limits_.next_sent = limited_ && options_.byte_counter > 0 ? counted_from_ + options_.byte_counter : kNoLimit;
 }
 
 void Dcqcn::advance(Picoseconds now) {

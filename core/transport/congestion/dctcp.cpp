@@ -9,10 +9,7 @@ const OptionTable<DctcpOptions>& DctcpOptions::table() {
   static const OptionTable<DctcpOptions> rows = [] {
     OptionTable<DctcpOptions> t("TcpOptions");
     t.add("dctcp_g", &DctcpOptions::g,
-          {.doc = "gain of the marked share's moving average (RFC 8257 4.2)",
-           .least = 0,
-           .most = 1,
-           .above = true});
+          {.doc = "gain of the marked share's moving average (RFC 8257 4.2)", .least = 0, .most = 1, .above = true});
     return t;
   }();
   return rows;
@@ -42,8 +39,7 @@ void Dctcp::on_congestion(const CongestionEvent& e) {
     counted_ = true;
   }
   if (e.kind != Congestion::ecn) return Reno::on_congestion(e);
-  const auto reduced =
-      static_cast<std::uint64_t>(static_cast<double>(limits_.cwnd) * (1 - alpha_ / 2));
+  const auto reduced = static_cast<std::uint64_t>(static_cast<double>(limits_.cwnd) * (1 - alpha_ / 2));
   limits_.ssthresh = std::max<std::uint64_t>(reduced, 2 * limits_.mss);  // RFC 8257 3.3 (9)
 }
 

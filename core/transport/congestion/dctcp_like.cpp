@@ -32,8 +32,7 @@ const OptionTable<DctcpLikeOptions>& DctcpLikeOptions::table() {
 }
 
 DctcpLike::DctcpLike(FlowLimits& limits, const DctcpLikeOptions& options, const FlowContext&)
-    : CongestionControl(limits, {.owns_window = true, .accurate_ecn = true, .notified = false}),
-      options_(options) {
+    : CongestionControl(limits, {.owns_window = true, .accurate_ecn = true, .notified = false}), options_(options) {
   limits_.cwnd = std::max(limits_.cwnd, least());
 }
 
@@ -70,8 +69,7 @@ void DctcpLike::grow(const AckSample& s) {
   }
   if (s.now < grow_due_) return;
   const auto steps = (s.now - grow_due_) / options_.increase_every + 1;
-  limits_.cwnd = std::min(limits_.cwnd + static_cast<std::uint64_t>(steps) * limits_.mss,
-                          limits_.cwnd_most);
+  limits_.cwnd = std::min(limits_.cwnd + static_cast<std::uint64_t>(steps) * limits_.mss, limits_.cwnd_most);
   grow_due_ += options_.increase_every * steps;
 }
 

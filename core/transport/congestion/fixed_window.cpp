@@ -15,13 +15,11 @@ const OptionTable<FixedWindowOptions>& FixedWindowOptions::table() {
   return rows;
 }
 
-FixedWindow::FixedWindow(FlowLimits& limits, const FixedWindowOptions& options,
-                         const FlowContext& flow)
+FixedWindow::FixedWindow(FlowLimits& limits, const FixedWindowOptions& options, const FlowContext& flow)
     : CongestionControl(limits, {.owns_window = true, .sees_acks = false}) {
   const double bdp = static_cast<double>(flow.line_rate) / 8e6 * flow.network_rtt.microseconds();
   const double bytes = options.bytes > 0 ? static_cast<double>(options.bytes) : 1.5 * bdp;
-  limits_.cwnd = limits_.cwnd_most =
-      static_cast<std::uint64_t>(std::max<double>(flow.mss, bytes));
+  limits_.cwnd = limits_.cwnd_most = static_cast<std::uint64_t>(std::max<double>(flow.mss, bytes));
 }
 
 }  // namespace loomnet::congestion

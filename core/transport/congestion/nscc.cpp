@@ -35,8 +35,7 @@ const OptionTable<NsccOptions>& NsccOptions::table() {
   return rows;
 }
 
-NsccConstants NsccConstants::derive(BitsPerSecond rate, Picoseconds net_rtt, std::uint32_t mss,
-                                    bool trimming) {
+NsccConstants NsccConstants::derive(BitsPerSecond rate, Picoseconds net_rtt, std::uint32_t mss, bool trimming) {
   NsccConstants c;
   c.bdp = static_cast<double>(rate.count) / 8e6 * net_rtt.microseconds();
   c.scale_a = c.bdp / 150'000.0;
@@ -53,8 +52,7 @@ NsccConstants NsccConstants::derive(BitsPerSecond rate, Picoseconds net_rtt, std
 Nscc::Nscc(FlowLimits& limits, const NsccOptions& o, const FlowContext& flow)
     : CongestionControl(limits, {.owns_window = true}),
       c_(NsccConstants::derive({flow.line_rate}, flow.network_rtt, flow.mss, flow.trimming)),
-      delay_(flow.base_rtt == kNever ? flow.network_rtt : flow.base_rtt, flow.network_rtt,
-             flow.trimming),
+      delay_(flow.base_rtt == kNever ? flow.network_rtt : flow.base_rtt, flow.network_rtt, flow.trimming),
       quick_(o.quick_adapt),
       scale_ports_(o.port_scale),
       rate_(static_cast<double>(flow.line_rate) / 8e6),
@@ -144,8 +142,7 @@ bool Nscc::fast(double acked, double delay_us) {
   return fast_;
 }
 
-bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight,
-                       Picoseconds now) {
+bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight, Picoseconds now) {
   if (!quick_ || cwnd_ < packet_) return false;
   bool done = false;
   if (seen_ < inflight_at_qa_ && marked) {
@@ -167,8 +164,7 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
   return done;
 }
 
-void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
-                   std::uint64_t inflight, Picoseconds now) {
+void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay, std::uint64_t inflight, Picoseconds now) {
   const double acked = static_cast<double>(acked_bytes), d = delay.microseconds();
   achieved_ += acked;
   seen_ += acked;
@@ -186,8 +182,7 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
     fast_bytes_ = 0;
     fast_ = false;
     const double average = delay_.average_us();
-    if (d >= c_.target_us && average > c_.target_us &&
-        (now - last_decrease_).microseconds() > delay_.base_us()) {
+    if (d >= c_.target_us && average > c_.target_us && (now - last_decrease_).microseconds() > delay_.base_us()) {
       cwnd_ *= std::max(1.0 - kGamma * (average - c_.target_us) / average, kMaxDecrease);
       last_decrease_ = now;
     }

@@ -33,8 +33,7 @@ struct NsccConstants {
   double max_window = 0;
   double quick_adapt_below = 0;  // bytes achieved
 
-  static NsccConstants derive(BitsPerSecond rate, Picoseconds net_rtt, std::uint32_t mss,
-                              bool trimming);
+  static NsccConstants derive(BitsPerSecond rate, Picoseconds net_rtt, std::uint32_t mss, bool trimming);
 };
 
 class Nscc : public CongestionControl {
@@ -52,8 +51,7 @@ class Nscc : public CongestionControl {
   // `shorter`; returns its queueing delay.
   Picoseconds sample(Picoseconds rtt, bool marked, Picoseconds shorter = {});
   // `acked`: bytes newly received at the far end; `delay`: from sample(), or average_delay().
-  void on_sack(std::uint64_t acked, bool marked, Picoseconds delay, std::uint64_t inflight,
-               Picoseconds now);
+  void on_sack(std::uint64_t acked, bool marked, Picoseconds delay, std::uint64_t inflight, Picoseconds now);
   // `sent`: when the refused copy was.
   void on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent, Picoseconds now);
   void on_rto(std::uint64_t bytes);

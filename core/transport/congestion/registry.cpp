@@ -31,8 +31,7 @@ std::vector<CongestionKind>& kinds() {
 bool fits(const CongestionKind& kind, Signals gives) { return (kind.needs & ~gives) == 0; }
 
 bool has(const std::vector<OptionInfo>& options, std::string_view name) {
-  return std::any_of(options.begin(), options.end(),
-                     [&](const OptionInfo& o) { return o.name == name; });
+  return std::any_of(options.begin(), options.end(), [&](const OptionInfo& o) { return o.name == name; });
 }
 
 }  // namespace
@@ -65,8 +64,8 @@ Signals signal_named(std::string_view name) {
   for (const Named& each : kSignals) {
     if (each.name == name) return each.signal;
   }
-  throw std::invalid_argument("congestion control: no signal " + std::string(name) +
-                              "; there are " + names_of(~Signals{0}));
+  throw std::invalid_argument("congestion control: no signal " + std::string(name) + "; there are " +
+                              names_of(~Signals{0}));
 }
 
 void observe_limits(const FlowLimits& limits, const CongestionControl& control, Observer& out) {
@@ -97,22 +96,22 @@ void register_congestion_control(CongestionKind kind) {
 
 const std::vector<CongestionKind>& congestion_controls() { return kinds(); }
 
-CongestionMake choose_congestion_control(std::string_view field, std::string_view name,
-                                         const OptionValues& options, Signals gives) {
+CongestionMake choose_congestion_control(std::string_view field, std::string_view name, const OptionValues& options,
+                                         Signals gives) {
   std::vector<std::string> usable;
   for (const CongestionKind& kind : kinds()) {
     if (kind.name == name) {
       if (fits(kind, gives)) return kind.choose(options);
-      refuse_option(field, kind.name + " needs " + names_of(kind.needs & ~gives) +
-                               ", which this transport does not give");
+      refuse_option(field,
+                    kind.name + " needs " + names_of(kind.needs & ~gives) + ", which this transport does not give");
     }
     if (fits(kind, gives)) usable.push_back(kind.name);
   }
   refuse_option(field, "no control " + std::string(name) + "; there are " + listed(usable));
 }
 
-OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known,
-                                std::string_view name, const OptionValues& options, Signals gives) {
+OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known, std::string_view name,
+                                const OptionValues& options, Signals gives) {
   OptionValues own;
   for (const auto& [option, value] : options) {
     if (has(known, option)) continue;
@@ -131,8 +130,7 @@ OptionValues options_of_control(std::string_view transport, const std::vector<Op
     std::vector<std::string> names;
     const auto add = [&](const std::vector<OptionInfo>& rows) {
       for (const OptionInfo& row : rows) {
-        if (std::find(names.begin(), names.end(), row.name) == names.end())
-          names.push_back(row.name);
+        if (std::find(names.begin(), names.end(), row.name) == names.end()) names.push_back(row.name);
       }
     };
     add(known);

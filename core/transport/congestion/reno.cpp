@@ -28,17 +28,13 @@ void Reno::grow(double bytes) {
 void Reno::on_ack(const AckSample& s) {
   if (s.reducing || !s.cwnd_limited) return;
   const std::uint64_t left = slow_start(s.delivered);
-  if (left > 0)
-    grow(static_cast<double>(limits_.mss) * static_cast<double>(left) /
-         static_cast<double>(limits_.cwnd));
+  if (left > 0) grow(static_cast<double>(limits_.mss) * static_cast<double>(left) / static_cast<double>(limits_.cwnd));
 }
 
 void Reno::on_congestion(const CongestionEvent& e) {
   limits_.ssthresh = std::max<std::uint64_t>(e.flight / 2, 2 * limits_.mss);  // RFC 5681 (4)
 }
 
-void Reno::observe(Observer& out) const {
-  out.value("slow_start", limits_.in_slow_start() ? 1 : 0);
-}
+void Reno::observe(Observer& out) const { out.value("slow_start", limits_.in_slow_start() ? 1 : 0); }
 
 }  // namespace loomnet::congestion

@@ -11,10 +11,7 @@ const OptionTable<TimelyOptions>& TimelyOptions::table() {
     OptionTable<O> t("RoceOptions.timely");
     const std::string positive = "must be more than 0";
     t.add("timely_low_ps", &O::low,
-          {.unit = "ps",
-           .doc = "T_low: below it the rate grows whatever the gradient",
-           .least = 0,
-           .field = "low"})
+          {.unit = "ps", .doc = "T_low: below it the rate grows whatever the gradient", .least = 0, .field = "low"})
         .add("timely_high_ps", &O::high,
              {.unit = "ps",
               .doc = "T_high: above it the rate falls whatever the gradient",
@@ -26,12 +23,9 @@ const OptionTable<TimelyOptions>& TimelyOptions::table() {
               .doc = "what gradients are divided by; 0: the fabric's longest round trip",
               .least = 0,
               .field = "min_rtt"})
-        .add("timely_ewma", &O::ewma,
-             {.doc = "weight of a new difference of round trips",
-              .least = 0,
-              .most = 1,
-              .above = true,
-              .field = "ewma"})
+        .add(
+            "timely_ewma", &O::ewma,
+            {.doc = "weight of a new difference of round trips", .least = 0, .most = 1, .above = true, .field = "ewma"})
         .add("timely_beta", &O::beta,
              {.doc = "share of the rate that a cut takes, times the gradient or the excess",
               .least = 0,
@@ -91,8 +85,7 @@ void Timely::on_ack(const AckSample& s) {
   }
   const double rtt = s.rtt.microseconds();
   const double difference = previous_us_ < 0 ? 0 : rtt - previous_us_;
-  const double share =
-      previous_us_ < 0 ? 1 : std::min((s.now - updated_at_).microseconds() / min_rtt_us_, 1.0);
+  const double share = previous_us_ < 0 ? 1 : std::min((s.now - updated_at_).microseconds() / min_rtt_us_, 1.0);
   previous_us_ = rtt;
   updated_at_ = s.now;
   falling_ = difference < 0 ? falling_ + 1 : 0;

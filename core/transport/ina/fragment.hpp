@@ -51,12 +51,10 @@ struct Received {
 };
 
 constexpr std::uint64_t bit(unsigned worker) { return std::uint64_t{1} << worker; }
-constexpr std::uint32_t clock_us(Picoseconds now) {
-  return static_cast<std::uint32_t>(now.count / 1'000'000);
-}
+constexpr std::uint32_t clock_us(Picoseconds now) { return static_cast<std::uint32_t>(now.count / 1'000'000); }
 
-inline aggregate_header header_of(const InaOptions& options, std::uint16_t job, std::uint32_t type,
-                                  Sequence n, Picoseconds now) {
+inline aggregate_header header_of(const InaOptions& options, std::uint16_t job, std::uint32_t type, Sequence n,
+                                  Picoseconds now) {
   aggregate_header header{};
   header.version_scheme = static_cast<std::uint8_t>(AGGREGATE_VERSION << 4 | options.scheme);
   header.type = static_cast<std::uint8_t>(type);
@@ -84,8 +82,8 @@ bool sound(const aggregate_header& header, Bytes payload, const InaOptions& opti
 }
 
 // A worker's packet, without its index.
-inline Outgoing packet_of(const Contribution& own, const InaOptions& options, std::uint16_t job,
-                          unsigned worker, std::uint32_t type, Sequence n, Picoseconds now) {
+inline Outgoing packet_of(const Contribution& own, const InaOptions& options, std::uint16_t job, unsigned worker,
+                          std::uint32_t type, Sequence n, Picoseconds now) {
   Outgoing out;
   out.sequence = n;
   out.header = header_of(options, job, type, n, now);
@@ -112,8 +110,7 @@ inline bool fits(const aggregate_header& header, const Contribution& own, Worker
 
 inline Received result_of(const aggregate_header& header, Bytes payload, Sequence n) {
   return {Received::Kind::result, n, payload.first(header.values * std::size_t{4}),
-          static_cast<std::int8_t>(header.exponent),
-          static_cast<std::uint8_t>(header.flags & AGGREGATE_STICKY)};
+          static_cast<std::int8_t>(header.exponent), static_cast<std::uint8_t>(header.flags & AGGREGATE_STICKY)};
 }
 
 // Throws std::invalid_argument for a contribution that no fragment can have.

@@ -29,7 +29,7 @@ void InaTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) 
   for (const bool server : {false, true}) {
     // A RESULT that the root has made is for workers and for the server, which may share a host.
     const bool for_it = type == AGGREGATE_RESULT ? !server || header.source == AGGREGATE_FROM_SWITCH
-                        : server != (type == AGGREGATE_NAK);
+                                                 : server != (type == AGGREGATE_NAK);
     const std::uint32_t at = for_it ? by_job_.find(job | server) : NumberIndex::kAbsent;
     if (at == NumberIndex::kAbsent) continue;
     known = true;

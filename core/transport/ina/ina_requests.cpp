@@ -18,8 +18,7 @@ constexpr std::array<std::uint8_t, 4 * AGGREGATE_MAX_VALUES> kZeros{};
 
 }  // namespace
 
-InaTransport::InaTransport(TransportSink& sink, const InaOptions& options, std::size_t ports,
-                           std::uint64_t seed)
+InaTransport::InaTransport(TransportSink& sink, const InaOptions& options, std::size_t ports, std::uint64_t seed)
     : sink_(sink), options_(options), ports_(ports), seed_(seed), up_((1u << ports) - 1) {
   check(options_);
   if (ports == 0 || ports > kMaxPlanes) refuse("ports: 1 to 8");
@@ -98,9 +97,8 @@ void InaTransport::on_post(QpNumber qp, const WorkRequest& request, Picoseconds 
   if (request.framing > request.length || (request.length - request.framing) % 4 != 0) {
     refuse("WorkRequest.length: framing and whole int32 values");
   }
-  if (request.immediate & kSumFloats &&
-      (request.length == request.framing || !options_.policy().has_servers() ||
-       options_.result_path == ResultPath::root)) {
+  if (request.immediate & kSumFloats && (request.length == request.framing || !options_.policy().has_servers() ||
+                                         options_.result_path == ResultPath::root)) {
     refuse("WorkRequest.immediate: floats need values, and a server that answers the workers");
   }
   Request r;
@@ -149,9 +147,8 @@ void InaTransport::feed(Member& m) {
         }
         if (!c.boot) {
           const std::uint32_t length = std::min(bytes, values - d * bytes);
-          c.values = r.request.local
-                         ? Bytes(r.request.local + r.request.framing + std::size_t{d} * bytes, length)
-                         : Bytes(kZeros).first(length);
+          c.values = r.request.local ? Bytes(r.request.local + r.request.framing + std::size_t{d} * bytes, length)
+                                     : Bytes(kZeros).first(length);
         }
         if (options_.result_path == ResultPath::root && r.request.local && !c.boot) {
           c.values = keep(m, worker.submitted(), c.values);
@@ -180,16 +177,13 @@ void InaTransport::take(Member& m, const Received& got) {
                                  : got.flags & AGGREGATE_OVERFLOW ? kOverflowed
                                                                   : got.exponent;
     const auto byte = static_cast<std::uint8_t>(exponent);
-    const Payload one{request.local ? &byte : nullptr, 1, 0,
-                      request.local ? PayloadKind::region : PayloadKind::none};
+    const Payload one{request.local ? &byte : nullptr, 1, 0, request.local ? PayloadKind::region : PayloadKind::none};
     placed(*r, sink_.place(m.qp, request.remote_key, request.remote_address + d, one));
   }
   if (!got.values.empty()) {
-    const Payload sum{request.local ? got.values.data() : nullptr,
-                      static_cast<std::uint32_t>(got.values.size()), 0,
+    const Payload sum{request.local ? got.values.data() : nullptr, static_cast<std::uint32_t>(got.values.size()), 0,
                       request.local ? PayloadKind::region : PayloadKind::none};
-    const std::uint64_t at = request.remote_address + request.framing +
-                             std::uint64_t{d} * 4 * options_.values;
+    const std::uint64_t at = request.remote_address + request.framing + std::uint64_t{d} * 4 * options_.values;
     placed(*r, sink_.place(m.qp, request.remote_key, at, sum));
   }
   ++r->held;

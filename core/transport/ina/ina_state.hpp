@@ -47,9 +47,7 @@ struct InaTransport::Member {
   bool wants() {
     return each([](auto& m) { return m.wants(); });
   }
-  PlanePort port_of(Sequence n) const {
-    return ports[static_cast<std::uint64_t>(n) % ports.size()];
-  }
+  PlanePort port_of(Sequence n) const { return ports[static_cast<std::uint64_t>(n) % ports.size()]; }
   Request* request_of(Sequence n) {
     for (Request& r : requests) {
       if (r.submitted > 0 && n >= r.first && n < r.first + r.submitted) return &r;

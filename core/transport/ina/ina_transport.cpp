@@ -11,8 +11,8 @@ namespace loomnet::ina {
 namespace {
 
 bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
-  static constexpr std::array<std::string_view, AGGREGATE_TYPES> kNames = {
-      "data", "resend", "evict", "agg", "remind", "reply", "result", "nak"};
+  static constexpr std::array<std::string_view, AGGREGATE_TYPES> kNames = {"data",   "resend", "evict",  "agg",
+                                                                           "remind", "reply",  "result", "nak"};
   aggregate_header header;
   if (bytes.size() < sizeof header) return false;
   std::memcpy(&header, bytes.data(), sizeof header);

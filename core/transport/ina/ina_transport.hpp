@@ -64,8 +64,8 @@ class InaTransport final : public Transport {
   Member& member(QpNumber qp);
   std::vector<PlanePort> ports_of(const std::vector<PlanePaths>& planes) const;
   // A packet for the member of that index.
-  void deliver(std::uint32_t at, PlanePort port, const aggregate_header& header,
-               std::span<const std::uint8_t> payload, Picoseconds now);
+  void deliver(std::uint32_t at, PlanePort port, const aggregate_header& header, std::span<const std::uint8_t> payload,
+               Picoseconds now);
   Bytes keep(Member& m, Sequence n, Bytes values);
   void feed(Member& m);
   void take(Member& m, const Received& got);

@@ -22,12 +22,10 @@ const OptionTable<InaOptions>& InaOptions::table() {
     using O = InaOptions;
     OptionTable<O> t("InaOptions");
     t.choice("scheme", &O::scheme, aggregate_policy_names<std::string>(), {.doc = "whose rules hosts follow"})
-        .add("values", &O::values,
-             {.doc = "int32 in a fragment", .least = 64, .most = 256, .range = "64, 128 or 256"})
+        .add("values", &O::values, {.doc = "int32 in a fragment", .least = 64, .most = 256, .range = "64, 128 or 256"})
         .add("window", &O::window,
              {.doc = "fragments of a worker under way at once (SwitchML: 256)", .least = 1, .most = 32768})
-        .add("pool", &O::pool,
-             {.doc = "slots that indices spread over", .least = 0, .most = 1'000'000})
+        .add("pool", &O::pool, {.doc = "slots that indices spread over", .least = 0, .most = 1'000'000})
         .choice("index_policy", &O::index_policy, {"rehash", "static", "seq"},
                 {.doc = "a new index for what collided (ATP), the first one for ever, or a hash of each number"})
         .choice("result_path", &O::result_path, {"ps", "switch"},
@@ -42,17 +40,24 @@ const OptionTable<InaOptions>& InaOptions::table() {
         .add("rto_cap", &O::rto_cap,
              {.doc = "most of the first timeout that doubling reaches, as a multiple", .least = 1, .most = 1024})
         .add("rto_jitter", &O::rto_jitter,
-             {.doc = "share by which a restarted timeout varies either way", .least = 0, .most = 0.999,
+             {.doc = "share by which a restarted timeout varies either way",
+              .least = 0,
+              .most = 0.999,
               .range = "0 to 0.999"})
         .add("congestion_control", &O::congestion_control, {.doc = "ATP's window by ECN marks; off: cwnd_cap"})
         .add("cwnd_cap", &O::cwnd_cap,
-             {.unit = "packets", .doc = "most of the congestion window; 0: window (ATP: 100)", .least = 0, .most = 32768})
+             {.unit = "packets",
+              .doc = "most of the congestion window; 0: window (ATP: 100)",
+              .least = 0,
+              .most = 32768})
         .add("cwnd_step_bytes", &O::cwnd_step_bytes,
              {.unit = "bytes", .doc = "added for a window without a mark (ATP: 1500)", .least = 1, .most = 1e6})
         .add("gap_repair", &O::gap_repair,
              {.doc = "what a later result of its tree has overtaken is sent again, once (ATP)"})
         .add("switch_rtt", &O::switch_rtt,
-             {.unit = "ps", .doc = "idle round trip of server and switch, until one is measured", .least = 1,
+             {.unit = "ps",
+              .doc = "idle round trip of server and switch, until one is measured",
+              .least = 1,
               .most = kHour})
         .add("remind_rtts", &O::remind_rtts,
              {.doc = "round trips until the first reminder", .least = 1, .most = 100'000})
@@ -61,10 +66,10 @@ const OptionTable<InaOptions>& InaOptions::table() {
         .add("remind_cap", &O::remind_cap,
              {.doc = "most of a reminder's first delay, as a multiple", .least = 1, .most = 1024})
         .add("early_gap", &O::early_gap,
-             {.doc = "finished fragments ahead that bring an early reminder; 0: max(3, window / 2)", .least = 0,
+             {.doc = "finished fragments ahead that bring an early reminder; 0: max(3, window / 2)",
+              .least = 0,
               .most = 65536})
-        .add("nak_from", &O::nak_from,
-             {.doc = "the reminder that a NAK goes with", .least = 1, .most = 1'000'000})
+        .add("nak_from", &O::nak_from, {.doc = "the reminder that a NAK goes with", .least = 1, .most = 1'000'000})
         .add("components", &O::components, {.doc = "the server keeps parts that overlap; off: one sum"})
         .add("switchml_timeout", &O::switchml_timeout,
              {.unit = "ps", .doc = "SwitchML's timeout", .least = 1e6, .most = kHour})

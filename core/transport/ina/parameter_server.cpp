@@ -78,8 +78,7 @@ void ParameterServer::on_packet(const aggregate_header& header, Bytes payload, P
   }
   entry.known = true;
   entry.values = header.values;
-  entry.flags |=
-      header.flags & (AGGREGATE_STICKY | AGGREGATE_COLLISION | AGGREGATE_BOOT | AGGREGATE_FLOATS);  // P3
+  entry.flags |= header.flags & (AGGREGATE_STICKY | AGGREGATE_COLLISION | AGGREGATE_BOOT | AGGREGATE_FLOATS);  // P3
   entry.exponent = std::max(entry.exponent, static_cast<std::int8_t>(header.exponent));
   const std::uint64_t before = entry.have;
   store(entry, header, payload);
@@ -260,8 +259,7 @@ const std::vector<std::uint16_t>& ParameterServer::hops_of(Sequence n) const {
   return job_.trees[static_cast<std::uint64_t>(n) % job_.trees.size()];
 }
 
-Outgoing ParameterServer::packet(const Entry& entry, std::uint32_t type, std::uint64_t to,
-                                 Picoseconds now) const {
+Outgoing ParameterServer::packet(const Entry& entry, std::uint32_t type, std::uint64_t to, Picoseconds now) const {
   Outgoing out;
   out.sequence = entry.number;
   out.header = header_of(options_, job_.job, type, entry.number, now);

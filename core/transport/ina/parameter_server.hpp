@@ -77,9 +77,7 @@ class ParameterServer {
     bool nak = false;              // a NAK is to be sent
     bool timing = false;           // `reminded` is the time of a reminder without an answer
   };
-  std::size_t place(Sequence n) const {
-    return static_cast<std::size_t>(static_cast<std::uint64_t>(n) % ring_.size());
-  }
+  std::size_t place(Sequence n) const { return static_cast<std::size_t>(static_cast<std::uint64_t>(n) % ring_.size()); }
   Entry& at(Sequence n) { return ring_[place(n)]; }
   const std::vector<std::uint16_t>& hops_of(Sequence n) const;
   std::uint64_t mask() const { return job_.workers; }

@@ -24,8 +24,10 @@ class PartialSums {
     free_ = parts_[part].next;
     parts_[part].workers = workers;
     parts_[part].next = next;
-    if (values) std::memcpy(sum(part), values, 4 * std::size_t{values_});
-    else std::memset(sum(part), 0, 4 * std::size_t{values_});
+    if (values)
+      std::memcpy(sum(part), values, 4 * std::size_t{values_});
+    else
+      std::memset(sum(part), 0, 4 * std::size_t{values_});
     return part;
   }
   // Gives back the whole list.
@@ -66,8 +68,10 @@ class PartialSums {
       std::memcpy(&more, values + 4 * std::size_t{i}, 4);
       const std::int64_t wide = std::int64_t{to[i]} + more;
       const auto wrapped = static_cast<std::int32_t>(static_cast<std::uint32_t>(wide));
-      if (saturate && wide != wrapped) left = true, to[i] = wide < 0 ? INT32_MIN : INT32_MAX;
-      else to[i] = wrapped;
+      if (saturate && wide != wrapped)
+        left = true, to[i] = wide < 0 ? INT32_MIN : INT32_MAX;
+      else
+        to[i] = wrapped;
     }
     return left;
   }
@@ -95,9 +99,7 @@ class PartialSums {
 
   std::uint64_t workers(std::uint32_t part) const { return parts_[part].workers; }
   std::uint32_t next(std::uint32_t part) const { return parts_[part].next; }
-  std::int32_t* sum(std::uint32_t part) {
-    return &chunks_[part / kChunk][part % kChunk * std::size_t{values_}];
-  }
+  std::int32_t* sum(std::uint32_t part) { return &chunks_[part / kChunk][part % kChunk * std::size_t{values_}]; }
   const std::uint8_t* bytes(std::uint32_t part) const {
     return reinterpret_cast<const std::uint8_t*>(&chunks_[part / kChunk][part % kChunk * std::size_t{values_}]);
   }

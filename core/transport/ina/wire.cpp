@@ -23,16 +23,14 @@ Ipv6Address group_address(std::uint16_t job) {
   return a;
 }
 
-void build(Packet& packet, const aggregate_header& header, const Envelope& envelope,
-           const Payload& payload) {
+void build(Packet& packet, const aggregate_header& header, const Envelope& envelope, const Payload& payload) {
   const bool nak = header.type == AGGREGATE_NAK;
   packet.queue = nak ? kControlClass : kDataClass;
   packet.ect = envelope.ecn && !nak;
   packet.payload = payload;
   packet.header_length = AGGREGATE_PAYLOAD_AT;
   packet.wire_length = AGGREGATE_PAYLOAD_AT + payload.length;
-  const auto udp_length =
-      static_cast<std::uint16_t>(UdpHeader::kSize + AGGREGATE_HEADER + payload.length);
+  const auto udp_length = static_cast<std::uint16_t>(UdpHeader::kSize + AGGREGATE_HEADER + payload.length);
   std::uint8_t* h = packet.header.data();
   std::memset(h, 0, kIp - 2);  // MAC addresses are the port's business
   store_big_endian<2>(h + kIp - 2, kEtherTypeIpv6);
@@ -55,8 +53,8 @@ std::optional<Inbound> parse(const Packet& packet) {
   Inbound in;
   std::memcpy(&in.header, packet.header.data() + AGGREGATE_AT, sizeof in.header);
   const std::size_t length = packet.payload.length;
-  in.payload = packet.payload.data ? Bytes(packet.payload.data, length)
-                                   : Bytes(kZeros).first(std::min(length, kZeros.size()));
+  in.payload =
+      packet.payload.data ? Bytes(packet.payload.data, length) : Bytes(kZeros).first(std::min(length, kZeros.size()));
   return in;
 }
 

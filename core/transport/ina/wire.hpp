@@ -19,8 +19,7 @@ struct Envelope {
 };
 
 // Writes headers and lengths. `payload`: of 4 * wire_values bytes; its data may be null (lengths only).
-void build(Packet& packet, const aggregate_header& header, const Envelope& envelope,
-           const Payload& payload);
+void build(Packet& packet, const aggregate_header& header, const Envelope& envelope, const Payload& payload);
 
 // The header of a packet that this transport got, and its values: zeros where the packet has lengths
 // only. Nothing for a frame that ends inside the header.

@@ -11,7 +11,7 @@ namespace loomnet::ina {
 namespace {
 constexpr std::uint64_t kJitterStream = 0x696e61;
 constexpr std::uint32_t kRepairs = 8;  // gaps of each worker for one result that was lost (ours)
-}
+}  // namespace
 
 Worker::Worker(const InaOptions& options, const InaJob& job, unsigned number, std::uint64_t seed)
     : options_((check(job, options), options)),
@@ -55,8 +55,7 @@ Sequence Worker::submit(const Contribution& contribution) {
 }
 
 Sequence Worker::keeps_from() const {
-  return options_.result_path == ResultPath::root ? std::max(first_, std::min(base_, next_ - 2 * window_))
-                                                  : base_;
+  return options_.result_path == ResultPath::root ? std::max(first_, std::min(base_, next_ - 2 * window_)) : base_;
 }
 
 // A tensor's first window waits longer, until its first result: workers start a tensor at different
@@ -166,9 +165,7 @@ void Worker::first_result(Sequence tensor, Picoseconds now) {
   }
 }
 
-void Worker::set_trees(std::size_t count) {
-  gaps_from_.assign(std::max<std::size_t>(count, 1), next_);
-}
+void Worker::set_trees(std::size_t count) { gaps_from_.assign(std::max<std::size_t>(count, 1), next_); }
 
 // ATP: what a later result has overtaken is sent again, once. Results come in order by one tree: of
 // another tree they tell nothing.

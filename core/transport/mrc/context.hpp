@@ -26,8 +26,7 @@ struct Context {
   CongestionMake congestion;
 
   void count(Count c, std::uint64_t n = 1) { counters.add(c, n); }
-  void event(EventKind kind, QpNumber qp, std::uint32_t value, Picoseconds now,
-             Picoseconds waited = {}) {
+  void event(EventKind kind, QpNumber qp, std::uint32_t value, Picoseconds now, Picoseconds waited = {}) {
     sink->event({kind, qp, value, now, waited});
   }
   Picoseconds probes_free{};  // when a peer may send the next probe of a reverse path; all peers share it

@@ -29,8 +29,8 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
   plane_count_ = static_cast<std::uint8_t>(planes.size());
   losses_to_bad_ = static_cast<std::uint8_t>(options.losses_to_bad);
   turns_ = options.plane_turns;
-  settle_ = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(
-      2 * bytes_in(options.network_rtt, options.port_rate) / options.mtu, 1, 0xffff));
+  settle_ = static_cast<std::uint16_t>(
+      std::clamp<std::uint64_t>(2 * bytes_in(options.network_rtt, options.port_rate) / options.mtu, 1, 0xffff));
   coin_ = RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes + 1);
   std::size_t usable = 0, paths = 0;
   for (const PlanePaths& p : planes) usable += !p.uplinks.empty(), paths += p.uplinks.size();
@@ -44,8 +44,7 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     const std::size_t active = std::min(per_plane, pool.size());
     std::size_t backups = 0;
     if (pool.size() > active) {
-      const auto share =
-          static_cast<std::size_t>(options.backup_share * static_cast<double>(active));
+      const auto share = static_cast<std::size_t>(options.backup_share * static_cast<double>(active));
       backups = options.backup_share > 0 ? std::max<std::size_t>(1, share) : 0;
       backups = std::min(backups, pool.size() - active);
     }
@@ -55,13 +54,11 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     plane.first_slot = static_cast<std::uint16_t>(slots_.size());
     plane.slots = static_cast<std::uint16_t>(active);
     capacity_[p] = planes[p].capacity;
-    std::vector<std::uint16_t> drawn(pool.begin(),
-                                     pool.begin() + static_cast<long>(active + backups));
+    std::vector<std::uint16_t> drawn(pool.begin(), pool.begin() + static_cast<long>(active + backups));
     std::sort(drawn.begin(), drawn.end());
     for (const std::uint16_t u : drawn) evs_.push_back({u, p});
     const auto index = [&](std::uint16_t u) {
-      return static_cast<EvIndex>(
-          plane.first_ev + (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));
+      return static_cast<EvIndex>(plane.first_ev + (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));
     };
     for (std::size_t i = 0; i < active; ++i) slots_.push_back(index(pool[i]));
     for (std::size_t i = active; i < active + backups; ++i) backups_.push_back(index(pool[i]));
@@ -88,9 +85,7 @@ std::vector<EvIndex> EvSet::succeed(const EvSet& old, PlaneMask same, const std:
       evs_.push_back({was.uplink, was.plane, EvState::retired});
     }
   }
-  const auto kept = [&](EvIndex ev) {
-    return here[ev] != kNoEv && evs_[here[ev]].state != EvState::retired;
-  };
+  const auto kept = [&](EvIndex ev) { return here[ev] != kNoEv && evs_[here[ev]].state != EvState::retired; };
   // Oldest first, as they are probed.
   for (const EvIndex ev : old.bad_) {
     if (!kept(ev)) continue;
@@ -163,8 +158,8 @@ bool EvSet::swap_marked(PlanePort p) {
 
 void EvSet::recount(PlanePort p) {
   const auto slots = slots_of(p);
-  const auto active = static_cast<double>(std::count_if(
-      slots.begin(), slots.end(), [&](EvIndex s) { return eligible(evs_[s].state); }));
+  const auto active = static_cast<double>(
+      std::count_if(slots.begin(), slots.end(), [&](EvIndex s) { return eligible(evs_[s].state); }));
   Plane& plane = planes_[p];
   plane.weight = 0;
   plane.turn_length = kTurn;
@@ -301,8 +296,7 @@ void EvSet::readmit(EvIndex ev, bool marked) {
   const auto slots = slots_of(e.plane);
   auto slot = std::find(slots.begin(), slots.end(), ev);
   if (slot == slots.end()) {
-    slot = std::find_if(slots.begin(), slots.end(),
-                        [&](EvIndex s) { return !eligible(evs_[s].state); });
+    slot = std::find_if(slots.begin(), slots.end(), [&](EvIndex s) { return !eligible(evs_[s].state); });
     if (slot == slots.end()) {
       backups_.push_back(ev);
       return;
@@ -322,9 +316,8 @@ bool EvSet::deny(EvIndex ev, bool denied, PlaneMask live) {
       const bool bad = o.state == EvState::assumed_bad;
       return other != ev && live >> o.plane & 1 && (bad || (o.plane == e.plane && eligible(o.state)));
     };
-    if (eligible(e.state) && in_rotation(ev) && live >> e.plane & 1 &&
-        active(live) <= floor(live) && std::none_of(backups_.begin(), backups_.end(), instead) &&
-        std::none_of(bad_.begin(), bad_.end(), instead)) {
+    if (eligible(e.state) && in_rotation(ev) && live >> e.plane & 1 && active(live) <= floor(live) &&
+        std::none_of(backups_.begin(), backups_.end(), instead) && std::none_of(bad_.begin(), bad_.end(), instead)) {
       return false;
     }
     drop_bad(ev);
@@ -348,16 +341,15 @@ EvIndex EvSet::find(EntropyValue value) const {
   }
   const Plane& plane = planes_[value.plane()];
   const auto begin = evs_.begin() + plane.first_ev, end = begin + plane.evs;
-  const auto at = std::lower_bound(begin, end, value.uplink(),
-                                   [](const Ev& e, unsigned uplink) { return e.uplink < uplink; });
+  const auto at =
+      std::lower_bound(begin, end, value.uplink(), [](const Ev& e, unsigned uplink) { return e.uplink < uplink; });
   if (at == end || at->uplink != value.uplink()) return kNoEv;
   return static_cast<EvIndex>(at - evs_.begin());
 }
 
 std::size_t EvSet::active(PlaneMask live) const {
-  return static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), [&](EvIndex s) {
-    return eligible(evs_[s].state) && live >> evs_[s].plane & 1;
-  }));
+  return static_cast<std::size_t>(std::count_if(
+      slots_.begin(), slots_.end(), [&](EvIndex s) { return eligible(evs_[s].state) && live >> evs_[s].plane & 1; }));
 }
 
 std::size_t EvSet::floor(PlaneMask live) const {

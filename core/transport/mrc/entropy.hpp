@@ -108,9 +108,7 @@ class EvSet {
   static constexpr std::uint64_t kTurn = 1u << 24;
   static constexpr std::uint16_t kWholePlane = 1u << 10;
   static bool eligible(EvState s) { return s == EvState::good || s == EvState::skip; }
-  std::span<EvIndex> slots_of(PlanePort p) {
-    return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
-  }
+  std::span<EvIndex> slots_of(PlanePort p) { return {slots_.data() + planes_[p].first_slot, planes_[p].slots}; }
   std::span<const EvIndex> slots_of(PlanePort p) const {
     return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
   }

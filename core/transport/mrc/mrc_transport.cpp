@@ -30,8 +30,7 @@ void check_paths(std::span<const PlanePaths> planes, std::size_t ports) {
   for (const PlanePaths& p : planes) {
     need(p.plane == PlanePaths::kPlaneOfPort || p.plane < kMaxPlanes, "planes.plane", "0 to 7");
     need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
-    need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
-         "must name one of the uSIDs");
+    need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot", "must name one of the uSIDs");
     need(!p.row.ways || (p.row.uplink_slot >= 0 &&
                          static_cast<std::size_t>(p.row.uplink_slot) + p.row.ways->length <= p.row.count),
          "planes.row.ways", "rows must lie within the uSIDs");
@@ -45,8 +44,8 @@ void check_paths(std::span<const PlanePaths> planes, std::size_t ports) {
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
     : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options, ports), sink) {
   options.check();
-  context_.congestion = choose_congestion_control("MrcOptions.cc", options.congestion,
-                                               options.congestion_options, kSignals);
+  context_.congestion =
+      choose_congestion_control("MrcOptions.cc", options.congestion, options.congestion_options, kSignals);
   if (ports == 0 || ports > kMaxPlanes) {
     throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));
   }

@@ -49,8 +49,8 @@ class MrcTransport final : public Transport {
 
  private:
   struct QueuePair {
-    QueuePair(Context& context, Peer& peer, std::uint32_t peer_index, const QpConfig& config,
-              std::uint32_t index, Picoseconds now)
+    QueuePair(Context& context, Peer& peer, std::uint32_t peer_index, const QpConfig& config, std::uint32_t index,
+              Picoseconds now)
         : peer(peer),
           peer_index(peer_index),
           sender(context, peer, config, index, now),

@@ -31,8 +31,8 @@ Pulled MrcTransport::pull_data(PlanePort port, Picoseconds now) {
   PlaneMask free = 0;
   for (PlanePort p = 0; p < port_count_; ++p) {
     const Port& other = ports_[p];
-    const bool is_free = other.state == Port::State::idle ||
-                         (other.state == Port::State::asked && other.asked_at == now);
+    const bool is_free =
+        other.state == Port::State::idle || (other.state == Port::State::asked && other.asked_at == now);
     if (is_free && context_.own_up >> p & 1) free = static_cast<PlaneMask>(free | 1u << p);
   }
   bool elsewhere = false;
@@ -111,8 +111,7 @@ PacketPtr MrcTransport::endpoint_packet(PlanePort port, const Control& control, 
   return packet;
 }
 
-PacketPtr MrcTransport::qp_packet(PlanePort port, const Control& control, Picoseconds now,
-                                  bool& again) {
+PacketPtr MrcTransport::qp_packet(PlanePort port, const Control& control, Picoseconds now, bool& again) {
   QueuePair& qp = *qps_[control.owner];
   const MrcOptions& o = context_.options;
   const Sender::Identity& config = qp.sender.config();

@@ -26,8 +26,7 @@ enum class PlaneTurns : std::uint8_t { paths, equal };
 enum class EcnReaction : std::uint8_t { path, window };
 
 // What a sender tells a congestion control.
-inline constexpr Signals kSignals =
-    signal::rtt | signal::marks | signal::refusals | signal::line_rate;
+inline constexpr Signals kSignals = signal::rtt | signal::marks | signal::refusals | signal::line_rate;
 
 struct MrcOptions {
   bool software_time = false;  // net(), not sim(), is what the options are on top of
@@ -117,11 +116,9 @@ struct MrcOptions {
   std::uint64_t seed = 1;  // of the EV shuffles and random reverse EVs
 
   // Constants of hardware time, for models on the virtual clock.
-  static MrcOptions sim(Picoseconds net_rtt = microseconds(13),
-                        BitsPerSecond port_rate = gigabits(100));
+  static MrcOptions sim(Picoseconds net_rtt = microseconds(13), BitsPerSecond port_rate = gigabits(100));
   // Constants of software time, for real packets.
-  static MrcOptions net(Picoseconds net_rtt = milliseconds(1),
-                        BitsPerSecond port_rate = megabits(125));
+  static MrcOptions net(Picoseconds net_rtt = milliseconds(1), BitsPerSecond port_rate = megabits(125));
 
   // What mpr = 0 stands for on a NIC of so many ports.
   std::uint8_t window_for(std::size_t ports) const;
@@ -133,12 +130,8 @@ struct MrcOptions {
   void check() const;
   bool operator==(const MrcOptions&) const = default;
 
-  Picoseconds timestamp_unit() const {
-    return coarse_timestamps ? microseconds(1) : nanoseconds(128);
-  }
-  std::uint16_t timestamp(Picoseconds now) const {
-    return static_cast<std::uint16_t>(now / timestamp_unit());
-  }
+  Picoseconds timestamp_unit() const { return coarse_timestamps ? microseconds(1) : nanoseconds(128); }
+  std::uint16_t timestamp(Picoseconds now) const { return static_cast<std::uint16_t>(now / timestamp_unit()); }
   // Time since an echoed timestamp, modulo its wrap.
   Picoseconds since(std::uint16_t echoed, Picoseconds now) const {
     return timestamp_unit() * static_cast<std::uint16_t>(timestamp(now) - echoed);

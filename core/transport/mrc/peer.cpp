@@ -23,8 +23,7 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
       host_(config.destination),
       self_(config.source),
       planes_(config.planes),
-      random_(context.options.seed, std::uint64_t{config.source} << 32 | config.destination,
-              kPeerPurpose) {
+      random_(context.options.seed, std::uint64_t{config.source} << 32 | config.destination, kPeerPurpose) {
   const MrcOptions& o = context_.options;
   // Control packets go by all planes in turn, from another one for each pair of hosts: if all pairs
   // began with plane 0, that plane would carry the first answer of each, and every answer of short jobs.
@@ -58,8 +57,7 @@ void Peer::take_paths() {
     switches_ = std::max<std::uint32_t>(switches_, planes_[p].row.count);
   }
   const std::uint32_t links = usable_ ? switches_ + 1 : 0;
-  path_ps_per_byte_ =
-      static_cast<double>(links) * 8e12 / static_cast<double>(context_.options.port_rate.count);
+  path_ps_per_byte_ = static_cast<double>(links) * 8e12 / static_cast<double>(context_.options.port_rate.count);
 }
 
 PlaneMask Peer::status_mask() const {
@@ -276,12 +274,10 @@ void Peer::send_status(Picoseconds now) {
     if (on >> p & 1) context_.push_control(p, c);
   }
   status_at_ = now + status_interval_;
-  status_interval_ =
-      std::min(status_interval_ * 2, std::max(context_.options.port_status_cap, status_interval_));
+  status_interval_ = std::min(status_interval_ * 2, std::max(context_.options.port_status_cap, status_interval_));
 }
 
-void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,
-                      Picoseconds now) {
+void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request, Picoseconds now) {
   Control answer;
   answer.kind = Op::endpoint_response;
   answer.owner = index_;
@@ -344,8 +340,7 @@ void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Pi
   bool asked = false;
   if (measure_missing_ > 0 && static_cast<std::uint16_t>(id - measure_first_) < measure_sent_) {
     asked = true;
-    const Picoseconds sample =
-        std::max(context_.options.since(response.tx_ts, now), context_.options.timestamp_unit());
+    const Picoseconds sample = std::max(context_.options.since(response.tx_ts, now), context_.options.timestamp_unit());
     changed |= stale_rtt_ || sample < base_rtt_;
     base_rtt_ = std::exchange(stale_rtt_, false) ? sample : std::min(base_rtt_, sample);
     ++measure_answers_;
@@ -388,16 +383,14 @@ void Peer::on_deadline(Picoseconds now) {
   if (refresh_at_ <= now) refresh_reverse(now);
 }
 
-Picoseconds Peer::refresh_period() const {
-  return std::max(whole_rtt(), context_.options.reverse_probe_floor);
-}
+Picoseconds Peer::refresh_period() const { return std::max(whole_rtt(), context_.options.reverse_probe_floor); }
 
 // A period from now, or later: all peers together get no more of a port for answers than a hundredth
 // (ours). One by one, 128 senders to one receiver would answer for two fifths of its link.
 Picoseconds Peer::next_refresh(Picoseconds now) {
   constexpr std::int64_t kAnswerBits = (154 + 24) * 8;  // on the wire
-  const auto apart = static_cast<std::int64_t>(100.0 * kAnswerBits * 1e12 /
-                                               static_cast<double>(context_.options.port_rate.count));
+  const auto apart =
+      static_cast<std::int64_t>(100.0 * kAnswerBits * 1e12 / static_cast<double>(context_.options.port_rate.count));
   const Picoseconds at = std::max(now + refresh_period(), context_.probes_free);
   context_.probes_free = at + Picoseconds{apart};
   return at;

@@ -50,8 +50,7 @@ class Peer {
   }
   // Other paths lead to the peer; as many planes as before, and each with its number.
   void on_paths(std::span<const PlanePaths> planes, Picoseconds now);
-  void on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,
-                  Picoseconds now);
+  void on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request, Picoseconds now);
   void on_response(PlanePort plane, const Bth& bth, const Eeth& response, Picoseconds now);
   void on_deadline(Picoseconds now);
   Picoseconds next_deadline() const;

@@ -17,13 +17,9 @@ class Psn {
 
   constexpr std::uint32_t raw() const { return raw_; }
   constexpr bool operator==(const Psn&) const = default;
-  constexpr Psn operator+(std::int32_t n) const {
-    return Psn(raw_ + static_cast<std::uint32_t>(n));
-  }
+  constexpr Psn operator+(std::int32_t n) const { return Psn(raw_ + static_cast<std::uint32_t>(n)); }
   // Signed distance from `o` to this, in [-2^23, 2^23).
-  constexpr std::int32_t operator-(Psn o) const {
-    return static_cast<std::int32_t>((raw_ - o.raw_) << 8) >> 8;
-  }
+  constexpr std::int32_t operator-(Psn o) const { return static_cast<std::int32_t>((raw_ - o.raw_) << 8) >> 8; }
   // The absolute number closest to `near` that this stands for; one below zero comes out as zero
   // minus something, that is as a huge number, which no window contains.
   constexpr PsnCount unwrap(PsnCount near) const {

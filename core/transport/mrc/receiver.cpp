@@ -102,8 +102,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
     const auto reason = last_hop ? NackReason::trimmed_last_hop : NackReason::trimmed;
     send_nack(in, psn, stamp, reason);
     if (refused_.size() < kRefusalsKept) refused_.emplace_back();
-    refused_[refusals_++ % kRefusalsKept] = {psn, in.ev.value, stamp.tx_ts,
-                                             static_cast<std::uint8_t>(reason), false};
+    refused_[refusals_++ % kRefusalsKept] = {psn, in.ev.value, stamp.tx_ts, static_cast<std::uint8_t>(reason), false};
     if (in.bth.ack_request) {
       // The trimmed packet's ask holds for the packets before it, some of which may arrive later.
       asked_ = std::max(asked_, psn - 1);
@@ -114,8 +113,8 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
 
   const Reth reth = Reth::parse(reader);
   const bool whole = in.op == Op::write_only || in.op == Op::write_only_immediate;
-  if (!reader.ok() || payload.length > reth.dma_length ||
-      (whole && payload.length != reth.dma_length) || (!whole && payload.length == 0)) {
+  if (!reader.ok() || payload.length > reth.dma_length || (whole && payload.length != reth.dma_length) ||
+      (!whole && payload.length == 0)) {
     return drop(Count::drop_bad_message);
   }
   const bool immediate = has_immediate(in.op);
@@ -132,8 +131,8 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
     p.arrival = {local_, ImmDt::parse(reader).immediate, reth.dma_length,
                  reth.address + payload.length - reth.dma_length};
     if (pending_.capacity() == 0) pending_.reserve(std::min(16u, context_.options.max_wimm));
-    const auto at = std::find_if(pending_.rbegin(), pending_.rend(),
-                                 [psn](const PendingImmediate& q) { return q.psn < psn; });
+    const auto at =
+        std::find_if(pending_.rbegin(), pending_.rend(), [psn](const PendingImmediate& q) { return q.psn < psn; });
     pending_.insert(at.base(), p);
   }
   const std::uint32_t nominal = nominal_bytes(payload.length, immediate);
@@ -221,8 +220,7 @@ void Receiver::on_probe(const Inbound& in, const Peth& peth) {
 
 bool Receiver::fill_sack(const Control& control, Seth& seth, CcState& cc) {
   const PsnCount cack = window_.cack();
-  const ReceiveWindow::Sack sack =
-      window_.build(context_.options.sack_base, control.psn, control.prompt);
+  const ReceiveWindow::Sack sack = window_.build(context_.options.sack_base, control.psn, control.prompt);
   seth.entropy = control.entropy;
   seth.cack_psn = Psn::wrap(cack).raw();
   seth.mpr = context_.options.dynamic_mpr ? context_.options.mpr : 0;
@@ -234,8 +232,7 @@ bool Receiver::fill_sack(const Control& control, Seth& seth, CcState& cc) {
     seth.ack_psn_offset = seth.probe_reply ? static_cast<std::int16_t>(control.id) : 0;
   } else {
     const auto offset = static_cast<std::int64_t>(control.psn - cack);
-    seth.ack_psn_offset =
-        static_cast<std::int16_t>(std::clamp<std::int64_t>(offset, -32'768, 32'767));
+    seth.ack_psn_offset = static_cast<std::int16_t>(std::clamp<std::int64_t>(offset, -32'768, 32'767));
   }
   if (control.first || seth.probe_reply) seth.mark = control.mark;
   cc.tx_ts = control.tx_ts;

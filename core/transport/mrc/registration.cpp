@@ -68,8 +68,7 @@ void register_transport(TransportFactory& factory) {
   kind.has_congestion_control = true;
   kind.trim_dscp = dscp::kTrimmed;
   kind.trim_dscp_last_hop = dscp::kTrimmedLastHop;
-  kind.labelers = {{kNextHeaderUdp, MrcOptions{}.udp_port, read_label},
-                    {kNextHeaderUdp, kUdpPortStep, read_stepped}};
+  kind.labelers = {{kNextHeaderUdp, MrcOptions{}.udp_port, read_label}, {kNextHeaderUdp, kUdpPortStep, read_stepped}};
   kind.make = [](const TransportContext& context, const OptionValues& values) {
     MrcOptions options = MrcOptions::of(values);
     options.seed = context.seed;

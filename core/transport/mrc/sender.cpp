@@ -20,8 +20,7 @@ Picoseconds base_rtt(const Context& context, const Peer& peer) {
 
 congestion::QueueDelay estimate_of(const Context& context, const Peer& peer) {
   const MrcOptions& o = context.options;
-  return {base_rtt(context, peer), o.network_rtt, o.trim_nack,
-          o.nscc_delay == QueueDelayBy::median};
+  return {base_rtt(context, peer), o.network_rtt, o.trim_nack, o.nscc_delay == QueueDelayBy::median};
 }
 
 }  // namespace
@@ -35,14 +34,12 @@ MessageQueue::Message& MessageQueue::push() {
   return (*this)[end_++];
 }
 
-Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index,
-               Picoseconds now)
+Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index, Picoseconds now)
     : context_(context),
       peer_(peer),
       config_{config.local, config.remote, config.source, config.destination, config.flow},
       index_(index),
-      evs_(context.options, config.planes,
-           hash_key(config.local, config.source, config.destination)),
+      evs_(context.options, config.planes, hash_key(config.local, config.source, config.destination)),
       delay_(estimate_of(context, peer)),
       window_psns_(128u * context.options.mpr),
       last_sack_(now),
@@ -75,8 +72,7 @@ void Sender::post(const WorkRequest& request, Picoseconds now) {
   const bool was_idle = messages_.empty();
   MessageQueue::Message& m = messages_.push();
   m.request = request;
-  const std::uint64_t packets =
-      request.length == 0 ? 1 : (std::uint64_t{request.length} + mss() - 1) / mss();
+  const std::uint64_t packets = request.length == 0 ? 1 : (std::uint64_t{request.length} + mss() - 1) / mss();
   m.first = posted_;
   m.last = posted_ + packets - 1;
   m.begin = posted_bytes_;
@@ -146,8 +142,7 @@ bool Sender::more_follows() const {
     return flight() + charged(window_.at(window_.lowest_queued())) <= limits_.cwnd;
   }
   return window_.next() < posted_ && window_.next() < window_.una() + window_psns_ &&
-         wimm_inflight_ < context_.options.max_wimm &&
-         flight() + next_charge() <= limits_.cwnd;
+         wimm_inflight_ < context_.options.max_wimm && flight() + next_charge() <= limits_.cwnd;
 }
 
 // The receiver answers by itself after sack_bytes. Where the window is smaller, its answers are asked
@@ -166,9 +161,7 @@ bool Sender::asks(std::uint32_t charge) {
 PlaneMask Sender::below_share(PlaneMask among) const {
   if (peer_.plane_count() == 1) return among;
   const bool equal = context_.options.plane_turns == PlaneTurns::equal;
-  const auto weight = [&](PlanePort p) -> std::uint64_t {
-    return equal ? evs_.weight_in(p) > 0 : evs_.weight_in(p);
-  };
+  const auto weight = [&](PlanePort p) -> std::uint64_t { return equal ? evs_.weight_in(p) > 0 : evs_.weight_in(p); };
   std::uint64_t all = 0;
   for (unsigned rest = peer_.live(); rest != 0; rest &= rest - 1) {
     all += weight(static_cast<PlanePort>(std::countr_zero(rest)));
@@ -246,7 +239,8 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const bool ask = asks(charged(window_.at(psn)));
   count_sent(limits_, *control_, nominal, now);
   pace_at_ = now;
-  if (limits_.pacing_rate > 0) [[unlikely]] pace(nominal, now);
+  if (limits_.pacing_rate > 0) [[unlikely]]
+    pace(nominal, now);
   context_.count(Count::data_sent);
   if (again) context_.count(Count::data_retransmitted);
   PacketPtr packet = build(psn, window_.at(psn), again, ask, now);
@@ -261,8 +255,7 @@ void Sender::pace(std::uint32_t nominal, Picoseconds now) {
   pace_at_ = now + Picoseconds{std::llround(gap)};
 }
 
-PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, bool ask,
-                        Picoseconds now) {
+PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now) {
   const MrcOptions& o = context_.options;
   const MessageQueue::Message& m = messages_[sent.message];
   const WorkRequest& request = m.request;
@@ -293,11 +286,10 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
   const std::uint64_t offset = (psn - m.first) * mss();
   describe(packet->attributes, request.attributes, request.framing, offset);
   const std::size_t step = o.identity == StepIdentity::hdr ? kStepHeaderBytes : 0;
-  ByteWriter out =
-      begin(*packet, o,
-            {config_.source, config_.destination, &peer_.paths(static_cast<PlanePort>(ev.plane())),
-             ev, code, o.ecn ? Ecn::ect0 : Ecn::not_ect},
-            bth, step);
+  ByteWriter out = begin(*packet, o,
+                         {config_.source, config_.destination, &peer_.paths(static_cast<PlanePort>(ev.plane())), ev,
+                          code, o.ecn ? Ecn::ect0 : Ecn::not_ect},
+                         bth, step);
   if (step > 0) {
     put_step_header(packet->header.data() + kEnvelopeBytes, packet->attributes,
                     psn == m.last && ends_step(request.attributes, request.framing, request.length), retransmission);
@@ -326,8 +318,7 @@ void Sender::fail(Status status, std::uint64_t culprit, Picoseconds now) {
   while (!messages_.empty()) {
     const WorkRequest& request = messages_[messages_.begin()].request;
     const bool named = messages_.begin() == culprit;
-    const Completion completion{config_.local, named ? status : Status::flushed, request.id,
-                                request.length};
+    const Completion completion{config_.local, named ? status : Status::flushed, request.id, request.length};
     messages_.pop();
     if (!named) context_.count(Count::requests_flushed);
     context_.sink->complete(completion);
@@ -335,13 +326,12 @@ void Sender::fail(Status status, std::uint64_t culprit, Picoseconds now) {
 }
 
 void Sender::on_peer_change(Picoseconds now) {
-  if (peer_.ready() && peer_.whole_rtt() != delay_.base_rtt() && window_.inflight() == 0 &&
-      messages_.begin() == 0 && window_.next() == window_.una()) {
+  if (peer_.ready() && peer_.whole_rtt() != delay_.base_rtt() && window_.inflight() == 0 && messages_.begin() == 0 &&
+      window_.next() == window_.una()) {
     delay_ = estimate_of(context_, peer_);
     make_control(peer_.plane_count());
   }
-  control_->on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count(),
-                     now);
+  control_->on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count(), now);
   if (const EvIndex back = evs_.keep_floor(peer_.live()); back != kNoEv) {
     context_.count(Count::ev_floor_returned);
     drop_bad_probe(back);
@@ -355,9 +345,7 @@ void Sender::on_peer_change(Picoseconds now) {
 void Sender::on_paths(std::span<const PlanePaths> planes, PlaneMask same) {
   EvSet fresh(context_.options, planes, hash_key(config_.local, config_.source, config_.destination));
   std::vector<bool> needed(evs_.size());
-  const auto each = [&](auto&& visit) {
-    window_.each([&](Sent& s) { visit(s.ev), visit(s.blamed); });
-  };
+  const auto each = [&](auto&& visit) { window_.each([&](Sent& s) { visit(s.ev), visit(s.blamed); }); };
   each([&](EvIndex ev) {
     if (ev != kNoEv) needed[ev] = true;
   });

@@ -36,8 +36,7 @@ class MessageQueue {
 
 class Sender {
  public:
-  Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index,
-         Picoseconds now);
+  Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index, Picoseconds now);
 
   void post(const WorkRequest& request, Picoseconds now);
   // Data and window: something could leave if a port were free (READY).
@@ -82,8 +81,12 @@ class Sender {
   // the message in transmission, the values in rotation.
   using Places = std::array<const void*, 6>;
   Places places() const {
-    return {window_.place(window_.next()), window_.place(window_.una()), messages_.place(sending_),
-            evs_.places()[0], evs_.places()[1], control_.get()};
+    return {window_.place(window_.next()),
+            window_.place(window_.una()),
+            messages_.place(sending_),
+            evs_.places()[0],
+            evs_.places()[1],
+            control_.get()};
   }
   bool deny(EntropyValue ev, bool denied, Picoseconds now);
   struct Identity {

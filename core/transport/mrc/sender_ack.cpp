@@ -18,8 +18,7 @@ std::uint32_t Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmis
   const EvIndex ev = s.ev;
   const SentState before = window_.acknowledge(psn);
   if (before == SentState::flying) plane_inflight_[evs_.value(ev).plane()] -= charged(s);
-  const bool original =
-      before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
+  const bool original = before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
   if (original) std::erase_if(suspects_, [psn](const Suspect& each) { return each.psn == psn; });
   if (s.blamed != kNoEv && original) {
     absolve(s, now);
@@ -44,8 +43,7 @@ std::uint64_t Sender::sent_end() const {
   return m.begin + (window_.next() - m.first) * mss();
 }
 
-void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo,
-                     Picoseconds now) {
+void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo, Picoseconds now) {
   if (failed_) return context_.count(Count::drop_qp_error);
   const PsnCount cack = Psn(seth.cack_psn).unwrap(window_.una() - 1);
   if (cack >= window_.next()) return context_.count(Count::drop_ack_beyond_sent);
@@ -85,8 +83,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     refusals_take_ -= refusals_take_ / kForgetSacks;
     longest_wait_ = std::max(delay, longest_wait_ - longest_wait_ / kForgetWait);
   }
-  if (const EvIndex ev = evs_.find(EntropyValue(seth.entropy));
-      ev != kNoEv && marked && !seth.probe_reply) {
+  if (const EvIndex ev = evs_.find(EntropyValue(seth.entropy)); ev != kNoEv && marked && !seth.probe_reply) {
     if (seth.mark == static_cast<std::uint8_t>(Mark::always_skip)) {
       condemn(ev, true, now);
     } else if (context_.options.ecn_reaction == EcnReaction::path && evs_.skip(ev)) {

@@ -18,14 +18,10 @@ constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is
 
 }  // namespace
 
-Picoseconds Sender::rtt() const {
-  return peer_.ready() ? peer_.whole_rtt() : context_.options.network_rtt;
-}
+Picoseconds Sender::rtt() const { return peer_.ready() ? peer_.whole_rtt() : context_.options.network_rtt; }
 
 // Through the queues that packets have found of late.
-Picoseconds Sender::loaded_rtt() const {
-  return delay_.base_rtt() + std::max(delay_.average(), Picoseconds{});
-}
+Picoseconds Sender::loaded_rtt() const { return delay_.base_rtt() + std::max(delay_.average(), Picoseconds{}); }
 
 // For how long silence of a packet says nothing (ours): three times as long as refusals took of late,
 // since headers of trimmed packets wait in a queue of their own, which packets behind them overtake;
@@ -91,12 +87,11 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   if (blamed) absolve(s, now);
   // Only the latest copy's refusal asks for another one and costs window. Copies on one path are
   // told apart by the time that the refusal echoes.
-  const bool latest = s.state == SentState::flying && (ev == kNoEv || s.ev == ev) &&
-                      neth.tx_ts == context_.options.timestamp(s.time);
+  const bool latest =
+      s.state == SentState::flying && (ev == kNoEv || s.ev == ev) && neth.tx_ts == context_.options.timestamp(s.time);
   // One that is repeated when the packet has been sent again tells nothing of how long they take.
   if (latest || blamed || suspected) {
-    refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
-                              refusals_take_ - refusals_take_ / kForget);
+    refusals_take_ = std::max(context_.options.since(neth.tx_ts, now), refusals_take_ - refusals_take_ / kForget);
   }
   if (latest) requeue(psn);
   if (latest && charge) charge_refusal(s, now);
@@ -131,8 +126,7 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
   // Where none but answers to packets before it came, it may be answers that are lost.
   const bool deaf = why == Count::lost_rto && last_sack_ <= sent + loaded_rtt() * 2 &&
                     context_.options.loss_infer != LossInference::rto_only;
-  if (deaf && std::any_of(suspects_.begin(), suspects_.end(),
-                          [ev](const Suspect& s) { return s.ev == ev; })) {
+  if (deaf && std::any_of(suspects_.begin(), suspects_.end(), [ev](const Suspect& s) { return s.ev == ev; })) {
     return;
   }
   // The packet may wait in a queue, or its refusal be lost; an answered probe has told.
@@ -142,9 +136,8 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
 }
 
 void Sender::suspect(PsnCount psn, EvIndex ev, bool deaf, Picoseconds now) {
-  const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(), [&](const PathProbe& p) {
-    return p.ev == ev && p.sent == now;
-  });
+  const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(),
+                                  [&](const PathProbe& p) { return p.ev == ev && p.sent == now; });
   std::uint16_t id = 0;
   if (asked != path_probes_.end()) {
     id = asked->id;
@@ -178,15 +171,14 @@ void Sender::convict_all(Test&& test, Picoseconds now) {
 
 // The copy that the path was suspected of has arrived, whole or trimmed.
 bool Sender::acquit(PsnCount psn, EvIndex ev) {
-  const auto count = std::erase_if(
-      suspects_, [&](const Suspect& s) { return s.psn == psn && s.ev == ev; });
+  const auto count = std::erase_if(suspects_, [&](const Suspect& s) { return s.psn == psn && s.ev == ev; });
   if (count > 0) context_.count(Count::spurious_loss);
   return count > 0;
 }
 
 void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
-  const auto last = std::find_if(readmissions_.begin(), readmissions_.end(),
-                                 [ev](const Readmission& r) { return r.ev == ev; });
+  const auto last =
+      std::find_if(readmissions_.begin(), readmissions_.end(), [ev](const Readmission& r) { return r.ev == ev; });
   const MrcOptions& o = context_.options;
   if (last != readmissions_.end() && now - last->at > o.probe_cap * o.readmit_forget_caps) {
     evs_.forgive(ev);
@@ -233,8 +225,7 @@ std::uint32_t Sender::answers_needed(EvIndex ev) const {
   const MrcOptions& o = context_.options;
   const unsigned failures = evs_.failures(ev);
   if (failures <= 1) return o.readmit_answers;
-  const std::uint64_t doubled = std::uint64_t{o.readmit_answers_again}
-                                << std::min(failures - 2, 16u);
+  const std::uint64_t doubled = std::uint64_t{o.readmit_answers_again} << std::min(failures - 2, 16u);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(doubled, o.readmit_answers_most));
 }
 
@@ -254,14 +245,11 @@ void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing
       // Never more than three quarters of the PSN window, which would run dry before the loss is found.
       const std::uint64_t packet = nominal_bytes(o.mtu, false);
       const std::uint64_t window = counts_payload() ? limits_.cwnd / mss() * packet : limits_.cwnd;
-      const std::uint64_t threshold = std::min(
-          std::max<std::uint64_t>(
-              o.sleek_packets * packet,
-              std::min(window + window / 2, limits_.cwnd_most)),
-          window_psns_ * packet / 4 * 3);
+      const std::uint64_t threshold =
+          std::min(std::max<std::uint64_t>(o.sleek_packets * packet, std::min(window + window / 2, limits_.cwnd_most)),
+                   window_psns_ * packet / 4 * 3);
       if (missing && window_.infers(threshold)) return ask_again(now);
-      while (window_.infers(threshold) &&
-             window_.at(window_.oldest_flying()).time + patience() <= now) {
+      while (window_.infers(threshold) && window_.at(window_.oldest_flying()).time + patience() <= now) {
         declare_lost(window_.oldest_flying(), Count::lost_inferred, now);
       }
       return;
@@ -301,8 +289,8 @@ void Sender::ask_again(Picoseconds now) {
 void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, Picoseconds now) {
   const auto id = static_cast<std::uint16_t>(seth.ack_psn_offset);
   const MrcOptions& o = context_.options;
-  const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(),
-                                  [id](const PathProbe& p) { return p.id == id; });
+  const auto asked =
+      std::find_if(path_probes_.begin(), path_probes_.end(), [id](const PathProbe& p) { return p.id == id; });
   if (asked != path_probes_.end()) {
     const PathProbe probe = *asked;
     path_probes_.erase(asked);
@@ -314,9 +302,7 @@ void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, 
       lost_on_path(probe.ev, probe.sent, missing, Count::lost_probe, now);
     }
     // The path has delivered a probe, and its answer would have told of the packet.
-    std::erase_if(suspects_, [&](const Suspect& s) {
-      return s.probe == id && s.deaf && window_.acknowledged(s.psn);
-    });
+    std::erase_if(suspects_, [&](const Suspect& s) { return s.probe == id && s.deaf && window_.acknowledged(s.psn); });
     convict_all([id](const Suspect& s) { return s.probe == id; }, now);
     return;
   }
@@ -368,12 +354,10 @@ void Sender::probe_bad_evs(Picoseconds now) {
 
 // No SACK for RTT + target (nothing left to send) or 3 RTT (more waits).
 Picoseconds Sender::tail_at() const {
-  if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only)
-    return kNever;
+  if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only) return kNever;
   const bool waiting = window_.queued() > 0 || window_.next() < posted_;
   const Picoseconds quiet = waiting ? loaded_rtt() * 3 : loaded_rtt() + delay_.target();
-  const Picoseconds since =
-      std::max({last_sack_, window_.at(window_.oldest_flying()).time, tail_sent_});
+  const Picoseconds since = std::max({last_sack_, window_.at(window_.oldest_flying()).time, tail_sent_});
   return since + quiet * (1ll << std::min<unsigned>(tail_unanswered_, 4));
 }
 
@@ -411,8 +395,7 @@ void Sender::retry_timeout(Picoseconds now) {
   if (window_.at(oldest).time >= last_rto_) {
     last_rto_ = now;
     ++retries_;
-    context_.event(EventKind::rto, config_.local, Psn::wrap(oldest).raw(), now,
-                   now - window_.at(oldest).time);
+    context_.event(EventKind::rto, config_.local, Psn::wrap(oldest).raw(), now, now - window_.at(oldest).time);
     if (o.retries_exponential < 25 && retries_ > o.retries_linear + o.retries_exponential) {
       return fail(Status::retry_exceeded, now);
     }

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "transport/mrc/dscp.hpp"
 #include "packet/ethernet.hpp"
 #include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 #include "packet/usid.hpp"
+#include "transport/mrc/dscp.hpp"
 
 namespace loomnet::mrc {
 namespace {
@@ -45,17 +45,13 @@ void put_host(std::uint8_t* at, HostId host) {
 bool is_host(const std::uint8_t* at) {
   return load_big_endian<8>(at) == kHostPrefix && load_big_endian<4>(at + 8) == 0;
 }
-HostId host_at(const std::uint8_t* at) {
-  return static_cast<HostId>(load_big_endian<4>(at + 12));
-}
+HostId host_at(const std::uint8_t* at) { return static_cast<HostId>(load_big_endian<4>(at + 12)); }
 
 // The first eight bytes of an IPv6 header whose length is not known yet.
-void put_ip(std::uint8_t* at, std::uint8_t traffic_class, std::uint32_t flow_label,
-            std::uint8_t next_header) {
+void put_ip(std::uint8_t* at, std::uint8_t traffic_class, std::uint32_t flow_label, std::uint8_t next_header) {
   constexpr std::uint64_t kVersion = 6, kHopLimit = 64;
   store_big_endian<8>(at, kVersion << 60 | std::uint64_t{traffic_class} << 52 |
-                              std::uint64_t{flow_label & 0xfffff} << 32 |
-                              std::uint64_t{next_header} << 8 | kHopLimit);
+                              std::uint64_t{flow_label & 0xfffff} << 32 | std::uint64_t{next_header} << 8 | kHopLimit);
 }
 
 bool known(std::uint8_t opcode) {
@@ -79,8 +75,7 @@ bool known(std::uint8_t opcode) {
 
 }  // namespace
 
-ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, const Bth& bth,
-                 std::size_t step) {
+ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, const Bth& bth, std::size_t step) {
   const TrafficClass traffic = class_of_dscp(e.dscp);
   packet.queue = traffic.queue;
   packet.trimmable = traffic.trimmable;
@@ -90,8 +85,7 @@ ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, c
   std::uint8_t* h = packet.header.data();
   std::memset(h, 0, kOuter - 2);  // MAC addresses are the port's business
   store_big_endian<2>(h + kOuter - 2, kEtherTypeIpv6);
-  const auto traffic_class =
-      static_cast<std::uint8_t>(e.dscp << 2 | static_cast<std::uint8_t>(e.ecn));
+  const auto traffic_class = static_cast<std::uint8_t>(e.dscp << 2 | static_cast<std::uint8_t>(e.ecn));
   const std::uint32_t label = ev_flow_label(e.ev, options.ev_order);
   put_ip(h + kOuter, traffic_class, label, kNextHeaderIpv6);
   put_host(h + kOuter + kSource, e.source);
@@ -165,8 +159,7 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   if (in.trimmed) {
     // Lengths and checksums of a trimmed packet mean nothing; PSN and time must be there.
     if (!is_data(in.op)) return Count::drop_opcode;
-    return in.body.size() < Meth::kSize + Tseth::kSize ? std::optional(Count::drop_short)
-                                                       : std::nullopt;
+    return in.body.size() < Meth::kSize + Tseth::kSize ? std::optional(Count::drop_short) : std::nullopt;
   }
   if (in.body.size() != headers_behind_bth(in.op)) return Count::drop_length;
   const std::size_t length = header.size() + packet.payload.length + kIcrcBytes;
@@ -177,10 +170,8 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   return std::nullopt;
 }
 
-std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
-                                         std::uint16_t udp_port) {
-  if (frame.size() < kBth + Bth::kSize || frame[kOuter + 6] != kNextHeaderIpv6 ||
-      frame[kInner + 6] != kNextHeaderUdp) {
+std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame, std::uint16_t udp_port) {
+  if (frame.size() < kBth + Bth::kSize || frame[kOuter + 6] != kNextHeaderIpv6 || frame[kInner + 6] != kNextHeaderUdp) {
     return std::nullopt;
   }
   const auto port = static_cast<std::uint16_t>(load_big_endian<2>(&frame[kUdp + 2]));
@@ -189,8 +180,7 @@ std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
   if ((port != udp_port && step <= 0) || frame.size() < bth + Bth::kSize || !known(frame[bth])) {
     return std::nullopt;
   }
-  const std::uint8_t code =
-      static_cast<std::uint8_t>((frame[kOuter] << 4 | frame[kOuter + 1] >> 4) & 0xff) >> 2;
+  const std::uint8_t code = static_cast<std::uint8_t>((frame[kOuter] << 4 | frame[kOuter + 1] >> 4) & 0xff) >> 2;
   if (code == dscp::kTrimmed || code == dscp::kTrimmedLastHop) {
     return std::min<std::size_t>(frame.size(), kMaxHeaderBytes);
   }

@@ -34,8 +34,8 @@ struct Envelope {
 // Starts a packet: class and flags of `envelope.dscp`, header up to and including BTH. The caller
 // writes the rest with the returned writer and then calls finish(). `step`: bytes in front of BTH that the
 // caller writes too, at kEnvelopeBytes: those of a step header, or none.
-ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& envelope,
-                 const Bth& bth, std::size_t step = 0);
+ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& envelope, const Bth& bth,
+                 std::size_t step = 0);
 // Sets header_length, wire_length and the three length fields.
 void finish(Packet& packet, const ByteWriter& writer, const Payload& payload);
 
@@ -58,7 +58,6 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
 
 // Bytes of a frame that belong in Packet::header; the payload follows, then 4 bytes of iCRC. For
 // the live part, which receives frames in one piece. nullopt: not an MRC packet.
-std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
-                                         std::uint16_t udp_port = 4971);
+std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame, std::uint16_t udp_port = 4971);
 
 }  // namespace loomnet::mrc

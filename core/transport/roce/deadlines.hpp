@@ -31,9 +31,7 @@ class Deadlines {
     std::uint64_t order;  // equal times fire in the order they were set
     T* owner;
   };
-  static bool later(const Entry& a, const Entry& b) {
-    return a.at != b.at ? a.at > b.at : a.order > b.order;
-  }
+  static bool later(const Entry& a, const Entry& b) { return a.at != b.at ? a.at > b.at : a.order > b.order; }
 
   std::vector<Entry> heap_;
   std::uint64_t order_ = 0;

@@ -11,8 +11,6 @@ namespace loomnet::roce::dscp {
 inline constexpr std::uint8_t kBestEffort = 0;
 inline constexpr std::uint8_t kExpeditedForwarding = 46;  // RFC 3246: CNPs
 
-constexpr QueueClass queue_of(std::uint8_t code) {
-  return code == kExpeditedForwarding ? kControlClass : kDataClass;
-}
+constexpr QueueClass queue_of(std::uint8_t code) { return code == kExpeditedForwarding ? kControlClass : kDataClass; }
 
 }  // namespace loomnet::roce::dscp

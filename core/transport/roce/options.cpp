@@ -39,17 +39,12 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
               .doc = "between requests for an ACK inside a message",
               .least = 1,
               .range = "at least 1 packet"})
-        .add("ack_priority", &O::ack_priority,
-             {.doc = "acknowledgements travel in the control class, not behind data"})
+        .add("ack_priority", &O::ack_priority, {.doc = "acknowledgements travel in the control class, not behind data"})
         .add("ect", &O::ect, {.doc = "data is ECN-capable; a congestion control makes it so"})
         .add("initial_psn", &O::initial_psn,
-             {.doc = "first packet sequence number of both ends",
-              .least = 0,
-              .most = kMask24,
-              .range = "24 bits"})
+             {.doc = "first packet sequence number of both ends", .least = 0, .most = kMask24, .range = "24 bits"})
         .add("dcqcn", &O::dcqcn, {.doc = "short for cc=\"dcqcn\""})
-        .add("cc", &O::congestion_control,
-             {.doc = "congestion control, by its registered name; empty: none"})
+        .add("cc", &O::congestion_control, {.doc = "congestion control, by its registered name; empty: none"})
         .add("line_rate_bps", &O::line_rate,
              {.unit = "bit/s", .doc = "of a port, for the congestion control", .field = "line_rate"})
         .add("net_rtt_ps", &O::network_rtt,
@@ -84,8 +79,7 @@ RoceOptions RoceOptions::of(const OptionValues& values) {
   if (o.dcqcn && !o.congestion_control.empty() && o.congestion_control != "dcqcn") {
     refuse_option("roce", "dcqcn and cc name two congestion controls; give one of them");
   }
-  o.congestion_options =
-      options_of_control("roce", table().describe(), o.control(), values, kSignals);
+  o.congestion_options = options_of_control("roce", table().describe(), o.control(), values, kSignals);
   return o;
 }
 

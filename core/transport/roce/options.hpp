@@ -65,8 +65,7 @@ struct RoceOptions {
 };
 
 // What a queue pair tells a congestion control.
-inline constexpr Signals kSignals =
-    signal::rtt | signal::marks | signal::notifications | signal::line_rate;
+inline constexpr Signals kSignals = signal::rtt | signal::marks | signal::notifications | signal::line_rate;
 
 // Each part of a striped message starts at a multiple of this, as NCCL's InfiniBand plug-in splits
 // a message over the NICs of one merged device.
@@ -74,11 +73,9 @@ inline constexpr std::uint32_t kStripeAlignment = 128;
 
 // Bytes of a `length`-byte message in front of plane `plane`'s part: even shares of whole stripe
 // units, what is left over missing from the last planes.
-constexpr std::uint32_t stripe_begin(std::uint32_t length, std::uint32_t planes,
-                                     std::uint32_t plane) {
+constexpr std::uint32_t stripe_begin(std::uint32_t length, std::uint32_t planes, std::uint32_t plane) {
   const std::uint64_t even = (std::uint64_t{length} + planes - 1) / planes;
-  const std::uint64_t share =
-      (even + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
+  const std::uint64_t share = (even + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
   const std::uint64_t begin = share * plane;
   return begin < length ? static_cast<std::uint32_t>(begin) : length;
 }

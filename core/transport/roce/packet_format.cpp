@@ -39,9 +39,8 @@ Received parse(const Packet& packet) {
   if (step > 0) in.skip(static_cast<std::size_t>(step));
   const auto bth = Bth::parse(in);
   if (!in.ok()) return flawed(Flaw::truncated);
-  if (ethernet.ether_type != kEtherTypeIpv6 || ip.version != 6 ||
-      ip.next_header != kNextHeaderUdp || (udp.destination_port != kUdpPortRoceV2 && step <= 0) ||
-      bth.version != 0 || bth.partition_key != 0xffff) {
+  if (ethernet.ether_type != kEtherTypeIpv6 || ip.version != 6 || ip.next_header != kNextHeaderUdp ||
+      (udp.destination_port != kUdpPortRoceV2 && step <= 0) || bth.version != 0 || bth.partition_key != 0xffff) {
     return flawed(Flaw::not_roce);
   }
   if (!known(bth.opcode)) return flawed(Flaw::wrong_opcode);
@@ -74,8 +73,7 @@ Received parse(const Packet& packet) {
   }
   const std::size_t frame = EthernetHeader::kSize + Ipv6Header::kSize + std::size_t{udp.length};
   r.payload_length = static_cast<std::uint32_t>(udp.length - behind_udp - trailer);
-  const std::size_t present =
-      packet.header_length - r.header_end + std::size_t{packet.payload.length};
+  const std::size_t present = packet.header_length - r.header_end + std::size_t{packet.payload.length};
   if (packet.wire_length < frame || present < r.payload_length) return flawed(Flaw::truncated);
   return r;
 }

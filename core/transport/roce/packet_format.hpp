@@ -30,12 +30,9 @@ inline constexpr std::size_t kCnpReservedBytes = 16;
 inline constexpr std::size_t kMarkEchoBytes = 4;
 
 constexpr bool starts_message(RcOpcode op) {
-  return op == RcOpcode::write_first || op == RcOpcode::write_only ||
-         op == RcOpcode::write_only_immediate;
+  return op == RcOpcode::write_first || op == RcOpcode::write_only || op == RcOpcode::write_only_immediate;
 }
-constexpr bool ends_message(RcOpcode op) {
-  return op != RcOpcode::write_first && op != RcOpcode::write_middle;
-}
+constexpr bool ends_message(RcOpcode op) { return op != RcOpcode::write_first && op != RcOpcode::write_middle; }
 constexpr bool carries_immediate(RcOpcode op) {
   return op == RcOpcode::write_last_immediate || op == RcOpcode::write_only_immediate;
 }

@@ -12,8 +12,8 @@ constexpr std::uint64_t kMega = 1'000'000;
 
 // What A, B and C have in common. Simulators raise the rate by time alone, move alpha once per timer,
 // and take the target down only with the first cut after a raise.
-OptionValues dcqcn(Picoseconds cnp_gap, Picoseconds decrease, Picoseconds rate_timer,
-                   Picoseconds alpha_timer, std::uint64_t fast_recovery, bool alpha_restart) {
+OptionValues dcqcn(Picoseconds cnp_gap, Picoseconds decrease, Picoseconds rate_timer, Picoseconds alpha_timer,
+                   std::uint64_t fast_recovery, bool alpha_restart) {
   return {{"cc", std::string("dcqcn")},
           {"cnp_gap_ps", cnp_gap.count},
           {"decrease_interval_ps", decrease.count},
@@ -40,20 +40,21 @@ const std::vector<OptionPreset>& presets() {
        dcqcn(microseconds(50), microseconds(50), microseconds(300), microseconds(55), 5, true)},
       {"C", "B with raises every 55 us",
        dcqcn(microseconds(50), microseconds(50), microseconds(55), microseconds(55), 5, true)},
-      {"D", "a window by the share of marked packets, an acknowledgement per packet",
+      {"D",
+       "a window by the share of marked packets, an acknowledgement per packet",
        {{"cc", std::string("dctcp_like")},
         {"dctcp_gain", 1.0 / 16},
         {"dctcp_increase_every_ps", microseconds(20).count},
         {"ack_interval", std::uint64_t{1}}}},
-      {"astra-sim", "no control but a window of one product, as ASTRA-sim's ns-3 backend is shipped",
+      {"astra-sim",
+       "no control but a window of one product, as ASTRA-sim's ns-3 backend is shipped",
        {{"window_bdps", 1.0}, {"ack_interval", std::uint64_t{1}}, {"ect", true}}},
   };
   return rows;
 }
 
 const OptionPreset* preset_of(const OptionValues& values) {
-  const auto given = std::find_if(values.begin(), values.end(),
-                                  [](const auto& row) { return row.first == "preset"; });
+  const auto given = std::find_if(values.begin(), values.end(), [](const auto& row) { return row.first == "preset"; });
   if (given == values.end()) return nullptr;
   std::string name;
   if (!assign(name, given->second)) refuse_option("roce", "preset has the wrong type, which is a text");
@@ -72,13 +73,12 @@ OptionValues with_preset(const OptionPreset& preset, const OptionValues& values)
     if (row.first != "preset") all.push_back(row);
   }
   for (const auto& row : preset.values) {
-    const auto given = std::find_if(all.begin(), all.end(),
-                                    [&](const auto& each) { return each.first == row.first; });
+    const auto given = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.first == row.first; });
     if (given == all.end()) {
       all.push_back(row);
     } else if (row.first == "cc" && given->second != row.second) {
-      refuse_option("roce", "preset " + preset.name + " is of another congestion control than cc; " +
-                                "give one of them");
+      refuse_option("roce",
+                    "preset " + preset.name + " is of another congestion control than cc; " + "give one of them");
     }
   }
   return all;

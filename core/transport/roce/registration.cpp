@@ -57,8 +57,7 @@ void register_transport(TransportFactory& factory) {
   kind.presets = presets();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
-  kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label},
-                    {kNextHeaderUdp, kUdpPortStep, read_stepped}};
+  kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label}, {kNextHeaderUdp, kUdpPortStep, read_stepped}};
   kind.make = [](const TransportContext& context, const OptionValues& values) {
     RoceOptions options = RoceOptions::of(values);
     options.seed = context.seed;

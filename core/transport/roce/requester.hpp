@@ -43,8 +43,7 @@ struct Segment {
 class Requester {
  public:
   void post(std::uint64_t message, std::uint32_t offset, std::uint32_t length, std::uint32_t mtu) {
-    const std::uint32_t packets =
-        length == 0 ? 1 : static_cast<std::uint32_t>((std::uint64_t{length} + mtu - 1) / mtu);
+    const std::uint32_t packets = length == 0 ? 1 : static_cast<std::uint32_t>((std::uint64_t{length} + mtu - 1) / mtu);
     parts_.push({message, posted_, posted_bytes_, packets, offset, length});
     posted_ += packets;
     posted_bytes_ += length;
@@ -104,8 +103,7 @@ class Requester {
     if (end <= acked_) return false;
     acked_ = end;
     std::size_t finished = 0;
-    while (finished < parts_.size() &&
-           parts_[finished].first + parts_[finished].packets <= acked_) {
+    while (finished < parts_.size() && parts_[finished].first + parts_[finished].packets <= acked_) {
       ++finished;
     }
     cursor_ = cursor_ > finished ? cursor_ - finished : 0;

@@ -5,8 +5,7 @@
 
 namespace loomnet::roce {
 
-Responder::Verdict Responder::judge(const Received& packet, std::uint32_t initial_psn,
-                                    std::uint32_t mtu) {
+Responder::Verdict Responder::judge(const Received& packet, std::uint32_t initial_psn, std::uint32_t mtu) {
   if (error_ != 0) {
     ack_due_ = true;
     return Verdict::refused_state;
@@ -33,9 +32,8 @@ Responder::Verdict Responder::judge(const Received& packet, std::uint32_t initia
   }
   const std::uint32_t total = starts ? packet.reth.dma_length : total_;
   const std::uint32_t remaining = starts ? packet.reth.dma_length : remaining_;
-  const bool fits = ends_message(packet.opcode)
-                        ? packet.payload_length == remaining && packet.payload_length <= mtu
-                        : packet.payload_length == mtu && packet.payload_length < remaining;
+  const bool fits = ends_message(packet.opcode) ? packet.payload_length == remaining && packet.payload_length <= mtu
+                                                : packet.payload_length == mtu && packet.payload_length < remaining;
   if (!fits) {
     fail(Aeth::kNakInvalidRequest);
     return Verdict::invalid;

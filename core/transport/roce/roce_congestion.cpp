@@ -18,9 +18,7 @@ void RoceTransport::regulate(Regulator& regulator, std::uint64_t stream) const {
   if (options_.network_rtt.count > 0) flow.base_rtt = flow.network_rtt = options_.network_rtt;
   // A bandwidth-delay product where it is known, else what TCP begins with (RFC 6928).
   flow.initial_window = std::max<std::uint64_t>(
-      10ull * flow.mss, options_.network_rtt.count > 0
-                            ? bytes_in(options_.network_rtt, {options_.line_rate})
-                            : 0);
+      10ull * flow.mss, options_.network_rtt.count > 0 ? bytes_in(options_.network_rtt, {options_.line_rate}) : 0);
   flow.seed = options_.seed;
   flow.stream = stream;
   regulator.limits = fresh_limits(flow);
@@ -50,16 +48,14 @@ void RoceTransport::on_congestion(QueuePair& qp, Congestion kind, Picoseconds no
   event.kind = kind;
   event.now = now;
   const Requester& requester = qp.requester;
-  event.flight = r.control->traits.counts_payload
-                     ? requester.sent_bytes() - requester.acked_bytes(options_.payload_mtu)
-                     : (requester.sent() - requester.acked()) * options_.payload_mtu;
+  event.flight = r.control->traits.counts_payload ? requester.sent_bytes() - requester.acked_bytes(options_.payload_mtu)
+                                                  : (requester.sent() - requester.acked()) * options_.payload_mtu;
   r.control->on_congestion(event);
   watch_tick(qp);
 }
 
 // `bytes`: of the packet on the wire.
-void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes,
-                            Picoseconds now) {
+void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes, Picoseconds now) {
   Regulator& r = *qp.regulator;
   if (segment.ack_request && !segment.retransmission && r.timed_count < Regulator::kTimed && r.measures_rtt()) {
     r.timed[(r.first_timed + r.timed_count++) % Regulator::kTimed] = {segment.sequence, now};
@@ -71,8 +67,7 @@ void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t
   }
 }
 
-void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer,
-                                Picoseconds now) {
+void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer, Picoseconds now) {
   Regulator& r = *qp.regulator;
   if (!r.measures_rtt()) return;
   const Requester& requester = qp.requester;
@@ -129,9 +124,7 @@ void RoceTransport::state(QpNumber number, std::size_t part, Observer& out) cons
   if (part >= c.planes) throw std::out_of_range("roce: a connection has one part per plane");
   const QueuePair& qp = c.queue_pairs[part];
   const Requester& requester = qp.requester;
-  const auto bytes = [&](std::uint64_t packets) {
-    return static_cast<double>(packets * options_.payload_mtu);
-  };
+  const auto bytes = [&](std::uint64_t packets) { return static_cast<double>(packets * options_.payload_mtu); };
   out.value("acked", bytes(requester.acked()));
   out.value("in_flight", bytes(requester.sent() - requester.acked()));
   if (!qp.regulator) return;

@@ -53,8 +53,7 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   }
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
-    if (qp.regulator && r.opcode != RcOpcode::acknowledge &&
-        qp.regulator->control->traits.notified) {
+    if (qp.regulator && r.opcode != RcOpcode::acknowledge && qp.regulator->control->traits.notified) {
       notify_congestion(qp, now);
     }
   }
@@ -81,7 +80,8 @@ RoceTransport::Connection* RoceTransport::named(QpNumber number, const Received&
     return found == NumberIndex::kAbsent ? nullptr : connections_[found].get();
   };
   Connection* const own = at(number);
-  if (number <= kMostRenewable || (own && packet.source == own->remote_address)) [[likely]] return own;
+  if (number <= kMostRenewable || (own && packet.source == own->remote_address)) [[likely]]
+    return own;
   Connection* const renewed = at(number & kMostRenewable);
   return renewed && packet.source == renewed->remote_address ? renewed : own;
 }
@@ -92,14 +92,14 @@ RoceTransport::Connection* RoceTransport::named(QpNumber number, const Received&
 bool RoceTransport::is_of_this_life(QueuePair& qp, const Received& packet) {
   const Connection& c = *qp.connection;
   if (std::max(c.local, c.remote) > kMostRenewable) return true;
-  const bool answers =
-      packet.opcode == RcOpcode::acknowledge || packet.opcode == RcOpcode::congestion_notification;
+  const bool answers = packet.opcode == RcOpcode::acknowledge || packet.opcode == RcOpcode::congestion_notification;
   const auto ahead = static_cast<std::uint8_t>(life_of(packet.qp) - (answers ? qp.lives : qp.peer_lives));
-  if (ahead == 0) [[likely]] return true;
+  if (ahead == 0) [[likely]]
+    return true;
   if (answers || ahead != 1 || qp.responder.failed()) return false;
   ++qp.peer_lives;
-  qp.receive_psn = first_psn(c.destination, c.source,
-                             c.remote + (std::uint64_t(&qp - c.queue_pairs.get()) << 24), qp.peer_lives);
+  qp.receive_psn =
+      first_psn(c.destination, c.source, c.remote + (std::uint64_t(&qp - c.queue_pairs.get()) << 24), qp.peer_lives);
   qp.responder = {};
   qp.cnp_due = {};
   qp.marks = 0;
@@ -137,8 +137,7 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
     ++count.acks_out_of_range;
     return;
   }
-  const std::uint64_t end =
-      r.acked() + static_cast<std::uint64_t>(distance) + (aeth.is_ack() ? 1 : 0);
+  const std::uint64_t end = r.acked() + static_cast<std::uint64_t>(distance) + (aeth.is_ack() ? 1 : 0);
   const std::uint64_t before = r.acked();
   if (r.acknowledge(end, [&](std::uint64_t message) { part_done(c, message); })) {
     if (c.failed) return;
@@ -153,18 +152,16 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
     r.go_back();
     if (qp.regulator) on_congestion(qp, Congestion::loss, now);
   } else if (aeth.is_nak()) {
-    const Status status = aeth.syndrome == Aeth::kNakRemoteAccess ? Status::remote_access_error
-                          : aeth.syndrome == Aeth::kNakInvalidRequest
-                              ? Status::remote_invalid_request
-                              : Status::remote_operational;
+    const Status status = aeth.syndrome == Aeth::kNakRemoteAccess     ? Status::remote_access_error
+                          : aeth.syndrome == Aeth::kNakInvalidRequest ? Status::remote_invalid_request
+                                                                      : Status::remote_operational;
     fail(c, status, r.oldest_message(), now);
     return;
   }
   ready_data(qp, now);
 }
 
-void RoceTransport::on_request(QueuePair& qp, const Received& received, const Packet& packet,
-                               Picoseconds now) {
+void RoceTransport::on_request(QueuePair& qp, const Received& received, const Packet& packet, Picoseconds now) {
   Counters& count = *counters_;
   Connection& c = *qp.connection;
   Responder& responder = qp.responder;
@@ -221,8 +218,7 @@ bool RoceTransport::place(QueuePair& qp, const Received& received, const Packet&
   std::uint64_t address = to.address();
   const auto in_header = std::min<std::uint32_t>(left, packet.header_length - received.header_end);
   if (in_header > 0) {
-    const Payload head{packet.header.data() + received.header_end, in_header, 0,
-                       PayloadKind::region};
+    const Payload head{packet.header.data() + received.header_end, in_header, 0, PayloadKind::region};
     if (!sink_.place(number, to.key(), address, head)) return false;
     address += in_header;
     left -= in_header;
@@ -244,8 +240,7 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
     bool consistent = true;
     for (std::uint8_t p = 1; p < c.planes; ++p) {
       const Executed part = c.queue_pairs[p].responder.executed.pop();
-      consistent =
-          consistent && part.immediate == first.immediate && part.address == first.address + length;
+      consistent = consistent && part.immediate == first.immediate && part.address == first.address + length;
       length += part.length;
     }
     if (!consistent || length > 0xffffffffu) {

@@ -73,14 +73,12 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
 
 // Everything up to and including BTH, but for `step` bytes in front of BTH; `extension` bytes of headers and
 // `payload` bytes will follow.
-PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
-                                      std::uint32_t payload, std::uint8_t code, bool ect,
-                                      std::size_t step) {
+PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension, std::uint32_t payload,
+                                      std::uint8_t code, bool ect, std::size_t step) {
   constexpr std::size_t kIp = 14, kUdp = kIp + Ipv6Header::kSize;
   PacketPtr packet = sink_.allocate();
   const std::size_t headers = kFrontBytes + step + Bth::kSize + extension;
-  const auto udp_length =
-      static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
+  const auto udp_length = static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
   std::copy(qp.front.begin(), qp.front.end(), packet->header.begin());
   std::uint8_t* h = packet->header.data();
   const auto traffic_class = static_cast<std::uint8_t>(code << 2 | (ect ? 2 : 0));
@@ -102,7 +100,8 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   Connection& c = *qp.connection;
   const Segment s = qp.requester.send(options_, window_of(qp));
   const Connection::Message& m = c.message(s.part->message);
-  if (options_.port_by_step()) [[unlikely]] turn(qp, m.attributes);
+  if (options_.port_by_step()) [[unlikely]]
+    turn(qp, m.attributes);
   const RcOpcode opcode = write_opcode(s.first, s.last, m.with_immediate);
   const bool immediate = carries_immediate(opcode);
   Bth bth;
@@ -113,8 +112,8 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   bth.psn = static_cast<std::uint32_t>(qp.send_psn + s.sequence) & kMask24;
   const std::size_t extension = (s.first ? Reth::kSize : 0) + (immediate ? ImmDt::kSize : 0);
   const std::size_t step = options_.identity == StepIdentity::hdr ? kStepHeaderBytes : 0;
-  PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp,
-                                  options_.ect || control_ != nullptr, step);
+  PacketPtr packet =
+      begin_packet(qp, bth, extension, s.length, options_.data_dscp, options_.ect || control_ != nullptr, step);
   ByteWriter out({packet->header.data() + packet->header_length - extension, extension});
   if (s.first) Reth{m.remote_address + s.part->offset, m.remote_key, s.part->length}.serialize(out);
   if (immediate) ImmDt{m.immediate}.serialize(out);
@@ -124,8 +123,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
     std::uint8_t* at = packet->header.data() + kFrontBytes;
     store_big_endian<2>(at - UdpHeader::kSize + 2, kUdpPortStep);
     // Each queue pair of a message that is striped sends its own part of the step, and so its own last packet.
-    put_step_header(at, packet->attributes, s.last && ends_step(m.attributes, m.framing, m.length),
-                    s.retransmission);
+    put_step_header(at, packet->attributes, s.last && ends_step(m.attributes, m.framing, m.length), s.retransmission);
   }
   packet->payload.length = s.length;
   if (m.local && s.length > 0) {
@@ -149,8 +147,7 @@ PacketPtr RoceTransport::cnp_packet(QueuePair& qp) {
   bth.becn = true;
   bth.destination_qp = number_in(qp.peer_lives, qp.connection->remote);
   PacketPtr packet = begin_packet(qp, bth, kCnpReservedBytes, 0, dscp::kExpeditedForwarding, false);
-  std::fill_n(packet->header.data() + packet->header_length - kCnpReservedBytes,
-              kCnpReservedBytes, std::uint8_t{0});
+  std::fill_n(packet->header.data() + packet->header_length - kCnpReservedBytes, kCnpReservedBytes, std::uint8_t{0});
   ++counters_->cnps_sent;
   return packet;
 }

@@ -114,17 +114,14 @@ constexpr QpNumber number_in(std::uint32_t life, QpNumber first) { return first 
 constexpr std::uint32_t life_of(QpNumber number) { return number >> 16; }
 
 struct RoceTransport::Counters {
-  std::uint64_t packets_sent = 0, payload_bytes_sent = 0, retransmitted = 0,
-                retransmitted_bytes = 0, acks_sent = 0, naks_sent = 0, acks_received = 0,
-                naks_received = 0, acks_stale = 0, acks_out_of_range = 0, timeouts = 0,
-                packets_placed = 0, bytes_placed = 0, duplicates_dropped = 0,
-                out_of_order_dropped = 0, invalid_requests_dropped = 0, access_errors = 0,
-                failed_qp_dropped = 0, malformed_dropped = 0, not_roce_dropped = 0,
-                unknown_opcode_dropped = 0, unknown_qp_dropped = 0, wrong_peer_dropped = 0,
-                wrong_port_dropped = 0, corrupt_dropped = 0, ce_received = 0,
-                immediates_delivered = 0, immediates_inconsistent = 0, immediates_overflow = 0,
-                messages_posted = 0, messages_completed = 0, messages_failed = 0,
-                posts_unknown_qp = 0, connections_failed = 0, cnps_sent = 0, cnps_received = 0;
+  std::uint64_t packets_sent = 0, payload_bytes_sent = 0, retransmitted = 0, retransmitted_bytes = 0, acks_sent = 0,
+                naks_sent = 0, acks_received = 0, naks_received = 0, acks_stale = 0, acks_out_of_range = 0,
+                timeouts = 0, packets_placed = 0, bytes_placed = 0, duplicates_dropped = 0, out_of_order_dropped = 0,
+                invalid_requests_dropped = 0, access_errors = 0, failed_qp_dropped = 0, malformed_dropped = 0,
+                not_roce_dropped = 0, unknown_opcode_dropped = 0, unknown_qp_dropped = 0, wrong_peer_dropped = 0,
+                wrong_port_dropped = 0, corrupt_dropped = 0, ce_received = 0, immediates_delivered = 0,
+                immediates_inconsistent = 0, immediates_overflow = 0, messages_posted = 0, messages_completed = 0,
+                messages_failed = 0, posts_unknown_qp = 0, connections_failed = 0, cnps_sent = 0, cnps_received = 0;
 };
 
 }  // namespace loomnet::roce

@@ -42,8 +42,7 @@ RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
       counters_(std::make_unique<Counters>()) {
   const std::string name = options_.control();
   if (name.empty()) return;
-  control_ = choose_congestion_control("RoceOptions.congestion_control", name,
-                                       options_.congestion_options, kSignals);
+  control_ = choose_congestion_control("RoceOptions.congestion_control", name, options_.congestion_options, kSignals);
   for (const CongestionKind& kind : congestion_controls()) {
     if (kind.name == name) echoes_marks_ = kind.needs & signal::marks;
   }
@@ -53,15 +52,12 @@ RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
 
 RoceTransport::~RoceTransport() = default;
 
-std::size_t RoceTransport::idle_bytes(std::size_t planes) {
-  return sizeof(Connection) + planes * sizeof(QueuePair);
-}
+std::size_t RoceTransport::idle_bytes(std::size_t planes) { return sizeof(Connection) + planes * sizeof(QueuePair); }
 
 void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
-  if (config.remote < 2 || config.remote > kMask24)
-    refuse("QpConfig.remote: a number in 2 to 2^24-1");
+  if (config.remote < 2 || config.remote > kMask24) refuse("QpConfig.remote: a number in 2 to 2^24-1");
   if (config.planes.empty()) refuse("QpConfig.planes: roce needs at least one plane");
   if (config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: more than 8 planes");
   if (by_number_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
@@ -103,8 +99,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
 void RoceTransport::address(QueuePair& qp, std::uint8_t part) {
   const Connection& c = *qp.connection;
   const bool rehashes = options_.rehash == Rehash::step && qp.stepped;
-  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted,
-                         rehashes ? std::uint64_t{qp.step} + 1 : 0},
+  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted, rehashes ? std::uint64_t{qp.step} + 1 : 0},
                         kUdpPortRoceV2);
   if (options_.identity != StepIdentity::sport || !qp.stepped) return;
   std::uint8_t* port = qp.front.data() + kFrontBytes - UdpHeader::kSize;
@@ -161,7 +156,8 @@ void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
     ++qp.lives;
     // The requester counts on.
     qp.send_psn = static_cast<std::uint32_t>(first_psn(c.source, c.destination, c.local + (p << 24), qp.lives) -
-                                             qp.requester.sent()) & kMask24;
+                                             qp.requester.sent()) &
+                  kMask24;
     if (qp.regulator) {
       Regulator& regulator = *qp.regulator;
       const std::uint32_t index = regulator.index;
@@ -196,9 +192,7 @@ void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Pi
 }
 
 void RoceTransport::assign(Connection& c, const std::vector<PlanePaths>& paths) {
-  const auto plane_of = [&](PlanePort p) {
-    return paths[p].plane == PlanePaths::kPlaneOfPort ? p : paths[p].plane;
-  };
+  const auto plane_of = [&](PlanePort p) { return paths[p].plane == PlanePaths::kPlaneOfPort ? p : paths[p].plane; };
   std::array<PlanePort, kMaxPlanes> by_plane{};
   std::uint8_t found = 0;
   for (PlanePort p = 0; p < c.ports; ++p) {
@@ -208,8 +202,8 @@ void RoceTransport::assign(Connection& c, const std::vector<PlanePaths>& paths) 
     by_plane[at] = p;
   }
   if (found != 0 && found != c.planes) {
-    throw std::invalid_argument("QpConfig.planes: roce stripes over " + std::to_string(c.planes) +
-                                " ports, and " + std::to_string(found) + " have a path");
+    throw std::invalid_argument("QpConfig.planes: roce stripes over " + std::to_string(c.planes) + " ports, and " +
+                                std::to_string(found) + " have a path");
   }
   c.part_at.fill(kNoPart);
   for (std::uint8_t part = 0; part < c.planes; ++part) {
@@ -249,9 +243,8 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
   ++open_messages_;
   const bool with_immediate = request.opcode == Opcode::write_with_immediate;
   const std::uint64_t message = c.first_message + c.messages.size();
-  c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
-                   request.length, request.immediate, with_immediate, 0, request.message, request.framing,
-                   request.attributes});
+  c.messages.push({request.id, request.local, request.remote_address, request.remote_key, request.length,
+                   request.immediate, with_immediate, 0, request.message, request.framing, request.attributes});
   for (std::uint32_t part = 0; part < c.planes; ++part) {
     const std::uint32_t begin = stripe_begin(request.length, c.planes, part);
     const std::uint32_t end = stripe_begin(request.length, c.planes, part + 1);
@@ -360,9 +353,7 @@ void RoceTransport::fail(Connection& c, Status status, std::uint64_t message, Pi
   }
 }
 
-TransportFigures RoceTransport::figures() const {
-  return {.retransmitted = counters_->retransmitted};
-}
+TransportFigures RoceTransport::figures() const { return {.retransmitted = counters_->retransmitted}; }
 
 const RoceTransport::Connection& RoceTransport::connection(QpNumber qp) const {
   const std::uint32_t found = by_number_.find(qp);

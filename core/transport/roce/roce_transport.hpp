@@ -108,10 +108,9 @@ class RoceTransport final : public Transport {
   void watch_tick(QueuePair& qp);
   void run_ticks(Picoseconds now);
   Pulled pull_paced(Port& port, Picoseconds now);
-  PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
-                         std::uint32_t payload, std::uint8_t code, bool ect, std::size_t step = 0);
-  void on_request(QueuePair& qp, const Received& received, const Packet& packet,
-                  Picoseconds now);
+  PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension, std::uint32_t payload,
+                         std::uint8_t code, bool ect, std::size_t step = 0);
+  void on_request(QueuePair& qp, const Received& received, const Packet& packet, Picoseconds now);
   void on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now);
   bool place(QueuePair& qp, const Received& received, const Packet& packet);
   void deliver(Connection& connection, Picoseconds now);

@@ -17,10 +17,8 @@ enum class Handshake : std::uint8_t {
 };
 
 struct TcpTransport::Connection {
-  Connection(const TcpOptions& options, const CongestionMake& control, Counters& counters,
-             std::uint64_t stream)
-      : sender(options, control, counters, stream),
-        receiver(options, counters, sender.accurate_ecn()) {}
+  Connection(const TcpOptions& options, const CongestionMake& control, Counters& counters, std::uint64_t stream)
+      : sender(options, control, counters, stream), receiver(options, counters, sender.accurate_ecn()) {}
 
   std::uint32_t index = 0;
   QpNumber local = 0;
@@ -41,8 +39,7 @@ struct TcpTransport::Connection {
   Status reset_reason = Status::remote_operational;
   std::uint32_t reset_sequence = 0;
   Connection* next_queued = nullptr;
-  std::array<std::uint8_t, kEthernetBytes + Ipv6Header::kSize>
-      front{};  // lengths and class per packet
+  std::array<std::uint8_t, kEthernetBytes + Ipv6Header::kSize> front{};  // lengths and class per packet
   Sender sender;
   Reassembly receiver;
   StreamReader reader;

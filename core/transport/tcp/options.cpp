@@ -18,11 +18,7 @@ const OptionTable<TcpOptions>& TcpOptions::table() {
               .most = 65'535,
               .range = "1280 (IPv6's minimum) to 65535 bytes"})
         .add("initial_window", &O::initial_window,
-             {.unit = "segments",
-              .doc = "RFC 6928",
-              .least = 1,
-              .most = 1000,
-              .range = "1 to 1000 segments"})
+             {.unit = "segments", .doc = "RFC 6928", .least = 1, .most = 1000, .range = "1 to 1000 segments"})
         .add("send_buffer", &O::send_buffer,
              {.unit = "bytes",
               .doc = "unacknowledged at most: tcp_wmem's maximum",
@@ -51,8 +47,7 @@ const OptionTable<TcpOptions>& TcpOptions::table() {
               .field = "delayed_ack"})
         .add("quick_acks", &O::quick_acks,
              {.unit = "packets", .doc = "acknowledged at once at the start: TCP_MAX_QUICKACKS"})
-        .add("handshake", &O::handshake,
-             {.doc = "SYN, SYN-ACK, ACK at the start: each end measures the round trip"})
+        .add("handshake", &O::handshake, {.doc = "SYN, SYN-ACK, ACK at the start: each end measures the round trip"})
         .add("ecn", &O::ecn, {.doc = "RFC 3168 agreed upon; dctcp always has ECN"})
         .add("slow_start_after_idle", &O::slow_start_after_idle,
              {.doc = "RFC 5681 4.1: the window halves per RTO of silence"});
@@ -64,8 +59,7 @@ const OptionTable<TcpOptions>& TcpOptions::table() {
 TcpOptions TcpOptions::of(const OptionValues& values) {
   TcpOptions o;
   table().read("tcp", o, values);
-  o.congestion_options =
-      options_of_control("tcp", table().describe(), o.congestion_control, values, kSignals);
+  o.congestion_options = options_of_control("tcp", table().describe(), o.congestion_control, values, kSignals);
   return o;
 }
 
@@ -76,8 +70,7 @@ void TcpOptions::check() const {
   };
   if (send_buffer < 2 * mtu) refuse("send_buffer", "2 MTU to 2^30 bytes");
   if (receive_buffer < 2 * mtu) refuse("receive_buffer", "2 MTU to 2^30 bytes");
-  if (rto_min.count <= 0 || rto_max < rto_min)
-    refuse("rto_min, rto_max", "0 < rto_min <= rto_max");
+  if (rto_min.count <= 0 || rto_max < rto_min) refuse("rto_min, rto_max", "0 < rto_min <= rto_max");
   if (rto_initial < rto_min || rto_initial > rto_max) refuse("rto_initial", "rto_min to rto_max");
 }
 

@@ -43,8 +43,7 @@ struct TcpOptions {
 };
 
 // What the sender tells a congestion control.
-inline constexpr Signals kSignals =
-    signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
+inline constexpr Signals kSignals = signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
 
 inline constexpr std::uint32_t kHeaderBytes = 40 + 20 + 12;  // IPv6, TCP, timestamps
 inline constexpr std::uint32_t kEthernetBytes = 14;

@@ -15,8 +15,7 @@ Received parse(const Packet& packet) {
   const auto ethernet = EthernetHeader::parse(in);
   const auto ip = Ipv6Header::parse(in);
   if (!in.ok()) return flawed(Flaw::truncated);
-  if (ethernet.ether_type != kEtherTypeIpv6 || ip.version != 6 ||
-      ip.next_header != kNextHeaderTcp) {
+  if (ethernet.ether_type != kEtherTypeIpv6 || ip.version != 6 || ip.next_header != kNextHeaderTcp) {
     return flawed(Flaw::not_tcp);
   }
   r.tcp = TcpHeader::parse(in);
@@ -30,10 +29,8 @@ Received parse(const Packet& packet) {
   r.header_end = static_cast<std::uint16_t>(in.position());
   r.payload_length = static_cast<std::uint32_t>(ip.payload_length - header);
   // The length field must agree with the bytes that are there.
-  const std::size_t frame =
-      EthernetHeader::kSize + Ipv6Header::kSize + std::size_t{ip.payload_length};
-  const std::size_t present =
-      packet.header_length - r.header_end + std::size_t{packet.payload.length};
+  const std::size_t frame = EthernetHeader::kSize + Ipv6Header::kSize + std::size_t{ip.payload_length};
+  const std::size_t present = packet.header_length - r.header_end + std::size_t{packet.payload.length};
   if (packet.wire_length < frame || present < r.payload_length) return flawed(Flaw::truncated);
   return r;
 }

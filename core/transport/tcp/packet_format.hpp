@@ -13,9 +13,7 @@
 namespace loomnet::tcp {
 
 // Port of a queue pair: both ends work it out alike. 1024 to 65535 (ours).
-constexpr std::uint16_t port_of(QpNumber qp) {
-  return static_cast<std::uint16_t>(1024 + qp % 64'512);
-}
+constexpr std::uint16_t port_of(QpNumber qp) { return static_cast<std::uint16_t>(1024 + qp % 64'512); }
 
 enum class Flaw : std::uint8_t {
   none,

@@ -15,14 +15,13 @@ class Prr {
   }
   void sent(std::uint64_t bytes) { out_ += bytes; }
   // The window after an ACK that delivered `delivered` bytes and left `pipe` in flight.
-  std::uint64_t window(std::uint64_t delivered, std::uint64_t pipe, std::uint64_t ssthresh,
-                       std::uint32_t mss, bool progress) {
+  std::uint64_t window(std::uint64_t delivered, std::uint64_t pipe, std::uint64_t ssthresh, std::uint32_t mss,
+                       bool progress) {
     delivered_ += delivered;
     std::uint64_t send = 0;
     if (pipe > ssthresh) {
       const auto share = static_cast<std::uint64_t>(
-          (static_cast<unsigned __int128>(delivered_) * ssthresh + recover_flight_ - 1) /
-          recover_flight_);
+          (static_cast<unsigned __int128>(delivered_) * ssthresh + recover_flight_ - 1) / recover_flight_);
       send = share > out_ ? share - out_ : 0;
     } else {
       std::uint64_t limit = std::max(delivered_ > out_ ? delivered_ - out_ : 0, delivered);

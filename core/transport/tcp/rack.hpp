@@ -48,8 +48,7 @@ class Rack {
   // Step 5: marks what is lost by `now`, calling lost(number) for each. Returns when the next look
   // is due, kNever if none.
   template <typename Lost>
-  Picoseconds detect(Scoreboard& board, const RttEstimator& rtt, bool in_recovery, Picoseconds now,
-                     Lost&& lost) {
+  Picoseconds detect(Scoreboard& board, const RttEstimator& rtt, bool in_recovery, Picoseconds now, Lost&& lost) {
     if (sent_ == kNone) return kNever;
     const Picoseconds patience = rtt_ + window(board, rtt, in_recovery);
     Picoseconds due = kNever;
@@ -69,8 +68,7 @@ class Rack {
     return due;
   }
   // Whether a segment sent at `sent` may still arrive, by the time alone (used at a timeout).
-  bool recent(Picoseconds sent, const Scoreboard& board, const RttEstimator& rtt,
-              Picoseconds now) const {
+  bool recent(Picoseconds sent, const Scoreboard& board, const RttEstimator& rtt, Picoseconds now) const {
     return sent_ != kNone && now < sent + rtt_ + window(board, rtt, true);
   }
   bool reordering_seen() const { return reordering_seen_; }

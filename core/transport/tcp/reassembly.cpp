@@ -20,8 +20,7 @@ Reassembly::Verdict Reassembly::judge(const Arriving& a) {
                    static_cast<std::uint64_t>(end > 0 ? end : 0));
     return Verdict::drop;
   }
-  if (end >
-      next + options_.receive_buffer) {  // RFC 9293 3.10.7.4: unacceptable, answered by an ACK
+  if (end > next + options_.receive_buffer) {  // RFC 9293 3.10.7.4: unacceptable, answered by an ACK
     ++count_.beyond_window_dropped;
     ack_now_ = true;
     return Verdict::drop;
@@ -44,8 +43,7 @@ Reassembly::Verdict Reassembly::judge(const Arriving& a) {
     if (a.cwr) ce_ = false;
     if (a.ce) ce_ = true;
   }
-  if (a.timestamps && a.begin <= static_cast<std::int64_t>(acked_))
-    ts_recent_ = a.ts_value;  // RFC 7323 4.3
+  if (a.timestamps && a.begin <= static_cast<std::int64_t>(acked_)) ts_recent_ = a.ts_value;  // RFC 7323 4.3
   if (a.begin <= next) return Verdict::deliver;
 
   const auto begin = static_cast<std::uint64_t>(a.begin);
@@ -66,8 +64,8 @@ Reassembly::Verdict Reassembly::judge(const Arriving& a) {
 void Reassembly::keep(const Arriving& a, PacketPtr packet) {
   ++count_.out_of_order_kept;
   const auto begin = static_cast<std::uint64_t>(a.begin), end = begin + a.length;
-  const auto at = std::upper_bound(held_.begin(), held_.end(), begin,
-                                   [](std::uint64_t b, const Held& h) { return b > h.begin; });
+  const auto at =
+      std::upper_bound(held_.begin(), held_.end(), begin, [](std::uint64_t b, const Held& h) { return b > h.begin; });
   held_.insert(at, Held{begin, a.length, a.header_end, std::move(packet)});
   charged_ += charge(a.length);
   // The range it makes, or extends, or joins.
@@ -105,9 +103,7 @@ void Reassembly::settle(const Arriving& a, Picoseconds now) {
     --quick_acks_;
     ack_now_ = true;
   }
-  if (!ranges_.empty() || filled || a.push || next_ - acked_ > mss ||
-      options_.delayed_ack.count == 0)
-    ack_now_ = true;
+  if (!ranges_.empty() || filled || a.push || next_ - acked_ > mss || options_.delayed_ack.count == 0) ack_now_ = true;
   if (ack_now_) {
     delayed_ = kNever;
   } else if (acked_ < next_ && delayed_ == kNever) {

@@ -37,10 +37,7 @@ struct AckContent {
 class Reassembly {
  public:
   Reassembly(const TcpOptions& options, Counters& counters, bool accurate_ecn)
-      : options_(options),
-        count_(counters),
-        accurate_ecn_(accurate_ecn),
-        quick_acks_(options.quick_acks) {}
+      : options_(options), count_(counters), accurate_ecn_(accurate_ecn), quick_acks_(options.quick_acks) {}
 
   // Takes a segment with data. In-order bytes are handed to deliver(packet, skip, length): `length`
   // bytes of the stream from byte `skip` behind the packet's headers; false stops for good. Sets
@@ -90,9 +87,7 @@ class Reassembly {
   // The ACK to send now, with at most `blocks` SACK blocks. A data segment carries it where all
   // fits.
   AckContent content(std::size_t blocks);
-  std::size_t blocks_wanted() const {
-    return ranges_.size() + (duplicate_.end > duplicate_.begin ? 1 : 0);
-  }
+  std::size_t blocks_wanted() const { return ranges_.size() + (duplicate_.end > duplicate_.begin ? 1 : 0); }
   bool early() const { return early_; }
   std::size_t held() const { return held_.size(); }
   void release() {

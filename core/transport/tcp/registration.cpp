@@ -10,8 +10,7 @@ constexpr std::uint8_t kNextHeaderTcp = 6;
 bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   if (bytes.size() < 8) return false;
   label.name = "tcp";
-  label.psn = std::uint32_t{bytes[4]} << 24 | std::uint32_t{bytes[5]} << 16 |
-              std::uint32_t{bytes[6]} << 8 | bytes[7];
+  label.psn = std::uint32_t{bytes[4]} << 24 | std::uint32_t{bytes[5]} << 16 | std::uint32_t{bytes[6]} << 8 | bytes[7];
   return true;
 }
 

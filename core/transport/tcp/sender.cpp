@@ -8,11 +8,8 @@
 
 namespace loomnet::tcp {
 
-Sender::Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters,
-               std::uint64_t stream)
-    : options_(options),
-      count_(counters),
-      rtt_(options.rto_initial, options.rto_min, options.rto_max) {
+Sender::Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters, std::uint64_t stream)
+    : options_(options), count_(counters), rtt_(options.rto_initial, options.rto_min, options.rto_max) {
   FlowContext flow;
   flow.mss = options.mtu - kHeaderBytes;
   flow.initial_window = std::uint64_t{options.initial_window} * flow.mss;
@@ -91,8 +88,8 @@ Sender::Ready Sender::ready(Picoseconds now) {
 // below BBR's 1.2 Mb/s.
 std::uint64_t Sender::paced_burst() const {
   const std::uint64_t least = window_.pacing_rate < 1'200'000 ? 1 : 2;
-  const std::uint64_t bytes = std::min<std::uint64_t>(
-      static_cast<std::uint64_t>(window_.pacing_rate / 8 / 1024), 64 << 10);
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(window_.pacing_rate / 8 / 1024), 64 << 10);
   return std::max(bytes / window_.mss, least) * window_.mss;
 }
 
@@ -187,9 +184,9 @@ Transmission Sender::send(Picoseconds now) {
     if (burst_ == 0) burst_ = paced_burst();
     burst_ -= std::min<std::uint64_t>(burst_, out.length);
     const auto bits = static_cast<unsigned __int128>(out.length) * 8u * 1'000'000'000'000u;
-    paced_until_ = std::max(paced_until_, now) +
-                   Picoseconds{static_cast<std::int64_t>(
-                       bits / static_cast<std::uint64_t>(std::max(window_.pacing_rate, 1.0)))};
+    paced_until_ =
+        std::max(paced_until_, now) +
+        Picoseconds{static_cast<std::int64_t>(bits / static_cast<std::uint64_t>(std::max(window_.pacing_rate, 1.0)))};
   }
   last_sent_ = now;
   if (rto_at_ == kNever) rto_at_ = now + rtt_.rto(backoff_);

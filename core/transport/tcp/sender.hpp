@@ -54,9 +54,7 @@ struct Acknowledgement {
 };
 
 // The timestamp option's clock: microseconds, 32 bits, never 0.
-constexpr std::uint32_t timestamp(Picoseconds now) {
-  return static_cast<std::uint32_t>(now.count / 1'000'000 + 1);
-}
+constexpr std::uint32_t timestamp(Picoseconds now) { return static_cast<std::uint32_t>(now.count / 1'000'000 + 1); }
 
 class Sender {
  public:
@@ -65,8 +63,7 @@ class Sender {
 
   // `control`: makes the congestion control. `stream`: number of the connection in its run, for
   // random streams.
-  Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters,
-         std::uint64_t stream);
+  Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters, std::uint64_t stream);
   ~Sender();
 
   // The handshake took this long. Ignored once anything has been sent.
@@ -118,9 +115,7 @@ class Sender {
   bool window_allows(std::uint64_t length) const {
     return board_.in_flight() == 0 || board_.in_flight() + length <= window_.cwnd;
   }
-  bool peer_allows(std::uint64_t end) const {
-    return end <= window_end_ && end - una_ <= options_.send_buffer;
-  }
+  bool peer_allows(std::uint64_t end) const { return end <= window_end_ && end - una_ <= options_.send_buffer; }
   std::uint32_t next_length() const;
   Transmission describe(const Segment& s, bool retransmission);
   std::uint64_t paced_burst() const;
@@ -139,8 +134,7 @@ class Sender {
   std::uint64_t lost_bytes() const;
   void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, const AckSample& sample);
   bool detect_losses(Picoseconds now);
-  void advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
-                     Picoseconds now);
+  void advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample, Picoseconds now);
   // `sample`: the acknowledgement that shows the congestion, or null.
   void reduce(Congestion kind, State state, bool again, const AckSample* sample, Picoseconds now);
   void recovered(Picoseconds now);

@@ -19,11 +19,10 @@ void Sender::segment_delivered(const Segment& s, Delivery& d, bool in_order, Pic
   }
   // An echo older than the last transmission tells that an earlier one arrived. Where a hole is in
   // front the echo is that of the segment before it (RFC 7323 4.3), and tells nothing.
-  const bool earlier = in_order && d.timestamps && s.retransmissions > 0 &&
-                       static_cast<std::int32_t>(d.ts_echo - timestamp(s.sent)) < 0;
+  const bool earlier =
+      in_order && d.timestamps && s.retransmissions > 0 && static_cast<std::int32_t>(d.ts_echo - timestamp(s.sent)) < 0;
   rack_.delivered(s, now, rtt_, earlier);
-  if (!d.rated || s.delivered > d.prior_delivered ||
-      (s.delivered == d.prior_delivered && s.sent > d.sent)) {
+  if (!d.rated || s.delivered > d.prior_delivered || (s.delivered == d.prior_delivered && s.sent > d.sent)) {
     d.rated = true;
     d.prior_delivered = s.delivered;
     d.prior_delivered_framing = s.delivered_framing;
@@ -51,16 +50,14 @@ void Sender::take_sack(const Acknowledgement& ack, Delivery& d, Picoseconds now)
   if (ack.sack_count > 0) {
     // RFC 2883 4: a first block below the ACK, or inside the second, reports a duplicate.
     const SackRange& r = ack.sack[0];
-    const bool inside =
-        ack.sack_count > 1 && r.begin >= ack.sack[1].begin && r.end <= ack.sack[1].end;
+    const bool inside = ack.sack_count > 1 && r.begin >= ack.sack[1].begin && r.end <= ack.sack[1].end;
     if (r.begin < r.end && (r.end <= ack.end || inside)) {
       first = 1;
       d.dsack = true;
       ++count_.dsack_received;
       d.tlp_dsack = tlp_end_ != 0 && r.end == tlp_end_;
       rack_.dsack(ack.end, nxt_);
-      if (undo_possible_ && undo_retransmissions_ > 0 && r.end > undo_begin_)
-        --undo_retransmissions_;
+      if (undo_possible_ && undo_retransmissions_ > 0 && r.end > undo_begin_) --undo_retransmissions_;
     }
   }
   std::array<SackRange, TcpOptionFields::kMaxSackBlocks> seen{};
@@ -215,8 +212,7 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
   if (control_->traits.counts_payload) fill_payload(sample, d);
   if (sample.reducing && (d.delivered > 0 || state_ == State::recovery)) {
     window_.cwnd = std::max<std::uint64_t>(
-        prr_.window(d.delivered, board_.in_flight(), window_.ssthresh, window_.mss, progress),
-        window_.mss);
+        prr_.window(d.delivered, board_.in_flight(), window_.ssthresh, window_.mss, progress), window_.mss);
   }
   if (control_->traits.sees_acks && (d.delivered > 0 || d.acked > 0 || sample.lost > 0)) {
     control_->on_ack(sample);

@@ -6,8 +6,7 @@
 namespace loomnet::tcp {
 
 // RFC 8985 7.4: whether the probe repaired a loss that nothing else noticed.
-void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d,
-                              const AckSample& sample) {
+void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d, const AckSample& sample) {
   if (tlp_end_ == 0 || ack.end < tlp_end_) return;
   if (!tlp_retransmission_ || d.tlp_dsack) {
     tlp_end_ = 0;  // new data, or both copies arrived
@@ -36,8 +35,7 @@ bool Sender::detect_losses(Picoseconds now) {
 
 // Begins an episode. `again`: the window has been reduced for this round trip already, so only what
 // is to be repaired changes (RFC 6582 3.2, RFC 3168 6.1.2).
-void Sender::reduce(Congestion kind, State state, bool again, const AckSample* sample,
-                    Picoseconds now) {
+void Sender::reduce(Congestion kind, State state, bool again, const AckSample* sample, Picoseconds now) {
   if (!again) {
     prior_cwnd_ = window_.cwnd;
     prior_ssthresh_ = window_.ssthresh;
@@ -80,8 +78,7 @@ bool Sender::mistaken(const Acknowledgement& ack) const {
   if (!undo_possible_) return false;
   if (retransmit_stamp_ == 0) return false;
   if (undo_retransmissions_ == 0) return true;
-  return ack.timestamps && ack.ts_echo != 0 &&
-         static_cast<std::int32_t>(ack.ts_echo - retransmit_stamp_) < 0;
+  return ack.timestamps && ack.ts_echo != 0 && static_cast<std::int32_t>(ack.ts_echo - retransmit_stamp_) < 0;
 }
 
 void Sender::undo(Picoseconds now) {
@@ -96,8 +93,7 @@ void Sender::undo(Picoseconds now) {
   state_ = State::open;
 }
 
-void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
-                           Picoseconds now) {
+void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample, Picoseconds now) {
   if (state_ == State::recovery || state_ == State::loss) {
     if ((d.acked > 0 || d.dsack) && mistaken(ack)) {
       undo(now);
@@ -171,8 +167,7 @@ void Sender::timeout(Picoseconds now) {
     seen_ = {};
   }
   // RFC 5681 3.1: the threshold falls once per window of data, at the first timeout of a segment.
-  const bool again =
-      (state_ == State::recovery && una_ < high_) || (state_ == State::loss && backoff_ > 0);
+  const bool again = (state_ == State::recovery && una_ < high_) || (state_ == State::loss && backoff_ > 0);
   reduce(Congestion::timeout, State::loss, again, nullptr, now);
   tlp_end_ = 0;
   for (SegmentNumber n = board_.oldest(); n != Scoreboard::kNone;) {

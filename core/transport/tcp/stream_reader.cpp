@@ -6,8 +6,7 @@
 
 namespace loomnet::tcp {
 
-StreamReader::Result StreamReader::take(Payload piece, QpNumber qp, TransportSink& sink,
-                                        Counters& count) {
+StreamReader::Result StreamReader::take(Payload piece, QpNumber qp, TransportSink& sink, Counters& count) {
   const auto advance = [&piece](std::uint32_t n) {
     if (piece.data) piece.data += n;
     piece.length -= n;
@@ -23,8 +22,8 @@ StreamReader::Result StreamReader::take(Payload piece, QpNumber qp, TransportSin
       ByteReader in(bytes_);
       header_ = FrameHeader::parse(in);
       placed_ = 0;
-      const bool known = header_.operation == FrameHeader::kWrite ||
-                         header_.operation == FrameHeader::kWriteWithImmediate;
+      const bool known =
+          header_.operation == FrameHeader::kWrite || header_.operation == FrameHeader::kWriteWithImmediate;
       if (header_.magic != FrameHeader::kMagic || !known || header_.number != messages_ ||
           header_.address + header_.length < header_.address) {
         return Result::framing_error;
@@ -33,8 +32,7 @@ StreamReader::Result StreamReader::take(Payload piece, QpNumber qp, TransportSin
     if (const std::uint32_t n = std::min(piece.length, header_.length - placed_); n > 0) {
       Payload part = piece;
       part.length = n;
-      if (!sink.place(qp, header_.key, header_.address + placed_, part))
-        return Result::access_error;
+      if (!sink.place(qp, header_.key, header_.address + placed_, part)) return Result::access_error;
       count.bytes_placed += n;
       placed_ += n;
       advance(n);

@@ -8,8 +8,7 @@ namespace loomnet::tcp {
 namespace {
 
 std::int64_t unwrap(std::uint32_t number, std::uint32_t start, std::uint64_t near) {
-  const auto distance =
-      static_cast<std::int32_t>(number - start - static_cast<std::uint32_t>(near));
+  const auto distance = static_cast<std::int32_t>(number - start - static_cast<std::uint32_t>(near));
   return static_cast<std::int64_t>(near) + distance;
 }
 
@@ -26,8 +25,7 @@ Status reset_status(std::uint8_t byte) {
 }  // namespace
 
 TcpTransport::Connection* TcpTransport::find(const Received& r, PlanePort port) {
-  const auto found =
-      by_tuple_.find(key(host_of(r.source), r.tcp.destination_port, r.tcp.source_port));
+  const auto found = by_tuple_.find(key(host_of(r.source), r.tcp.destination_port, r.tcp.source_port));
   if (found == by_tuple_.end() || r.source != found->second->remote_address ||
       r.destination != found->second->local_address) {
     ++counters_.unknown_connection_dropped;
@@ -85,8 +83,7 @@ void TcpTransport::on_handshake(Connection& c, const Received& r, Picoseconds no
   ++counters_.handshakes_received;
 }
 
-void TcpTransport::on_reset(Connection& c, const Received& r, const Packet& packet,
-                            Picoseconds now) {
+void TcpTransport::on_reset(Connection& c, const Received& r, const Packet& packet, Picoseconds now) {
   if (c.failed) {
     ++counters_.failed_connection_dropped;
     return;
@@ -125,8 +122,7 @@ void TcpTransport::on_segment(Connection& c, const Received& r, PacketPtr packet
         ++counters_.sack_blocks_invalid;
         continue;
       }
-      ack.sack[ack.sack_count++] = {static_cast<std::uint64_t>(first),
-                                    static_cast<std::uint64_t>(last)};
+      ack.sack[ack.sack_count++] = {static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last)};
     }
     ++counters_.acks_received;
     c.sender.on_ack(ack, now);
@@ -145,11 +141,11 @@ void TcpTransport::on_segment(Connection& c, const Received& r, PacketPtr packet
   a.timestamps = r.options.timestamps;
   a.ts_value = r.options.ts_value;
   const std::uint32_t answer = r.tcp.acknowledgement;
-  const bool goes_on = c.receiver.take(
-      a, std::move(packet), now,
-      [&](const Packet& p, std::uint16_t header_end, std::uint32_t skip, std::uint32_t length) {
-        return deliver(c, p, header_end, skip, length, now);
-      });
+  const bool goes_on =
+      c.receiver.take(a, std::move(packet), now,
+                      [&](const Packet& p, std::uint16_t header_end, std::uint32_t skip, std::uint32_t length) {
+                        return deliver(c, p, header_end, skip, length, now);
+                      });
   if (goes_on) return;
   c.reset_due = true;
   c.reset_sequence = answer;
@@ -158,8 +154,8 @@ void TcpTransport::on_segment(Connection& c, const Received& r, PacketPtr packet
 
 // Bytes of the stream lie behind the headers, first among the packet's header bytes, then in its
 // payload.
-bool TcpTransport::deliver(Connection& c, const Packet& packet, std::uint16_t header_end,
-                           std::uint32_t skip, std::uint32_t length, Picoseconds) {
+bool TcpTransport::deliver(Connection& c, const Packet& packet, std::uint16_t header_end, std::uint32_t skip,
+                           std::uint32_t length, Picoseconds) {
   const auto take = [&](Payload piece) {
     switch (c.reader.take(piece, c.local, sink_, counters_)) {
       case StreamReader::Result::ok:

@@ -40,13 +40,12 @@ PacketPtr TcpTransport::next_packet(Connection& c, Picoseconds now) {
   if (c.receiver.early()) return ack_packet(c, now);
   const bool may_send = c.sender.ready(now) == Sender::Ready::now;
   // A data segment acknowledges too, unless SACK blocks would not fit beside a full one.
-  if (c.receiver.ack_due() && (!may_send || c.receiver.blocks_wanted() > 0))
-    return ack_packet(c, now);
+  if (c.receiver.ack_due() && (!may_send || c.receiver.blocks_wanted() > 0)) return ack_packet(c, now);
   return may_send ? data_packet(c, now) : nullptr;
 }
 
-PacketPtr TcpTransport::build(const Connection& c, TcpHeader header, const AckContent& ack,
-                              std::uint32_t stream_bytes, bool ect, Picoseconds now) {
+PacketPtr TcpTransport::build(const Connection& c, TcpHeader header, const AckContent& ack, std::uint32_t stream_bytes,
+                              bool ect, Picoseconds now) {
   constexpr std::size_t kIp = kEthernetBytes, kTcp = kIp + Ipv6Header::kSize;
   TcpOptionFields options;
   options.timestamps = true;
@@ -108,8 +107,7 @@ PacketPtr TcpTransport::data_packet(Connection& c, Picoseconds now) {
   std::uint64_t offset = t.begin - m.begin;  // in the message, frame header included
   if (offset == 0) {
     FrameHeader frame;
-    frame.operation =
-        m.request.opcode == Opcode::write ? FrameHeader::kWrite : FrameHeader::kWriteWithImmediate;
+    frame.operation = m.request.opcode == Opcode::write ? FrameHeader::kWrite : FrameHeader::kWriteWithImmediate;
     frame.length = m.request.length;
     frame.address = m.request.remote_address;
     frame.key = m.request.remote_key;
@@ -146,8 +144,7 @@ PacketPtr TcpTransport::handshake_packet(Connection& c, Picoseconds now) {
   switch (c.handshake) {
     case Handshake::syn_due:
     case Handshake::syn_ack_due:
-      c.handshake =
-          c.handshake == Handshake::syn_due ? Handshake::syn_sent : Handshake::syn_ack_sent;
+      c.handshake = c.handshake == Handshake::syn_due ? Handshake::syn_sent : Handshake::syn_ack_sent;
       c.greeted_at = now;
       header.flags = tcp_flag::kSyn;
       header.sequence = c.send_start - 1;

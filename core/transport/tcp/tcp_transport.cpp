@@ -18,10 +18,9 @@ constexpr std::uint64_t kSequencePurpose = 0x697373;   // "iss"
 constexpr std::uint64_t kRoutePurpose = 0x726f757465;  // "route"
 
 // RFC 6528: an initial sequence number by hash of the connection; the far end works it out too.
-std::uint32_t initial_sequence(HostId from, HostId to, std::uint16_t from_port,
-                               std::uint16_t to_port) {
-  return static_cast<std::uint32_t>(hash_key(
-      std::uint64_t{from} << 32 | to, std::uint64_t{from_port} << 16 | to_port, kSequencePurpose));
+std::uint32_t initial_sequence(HostId from, HostId to, std::uint16_t from_port, std::uint16_t to_port) {
+  return static_cast<std::uint32_t>(
+      hash_key(std::uint64_t{from} << 32 | to, std::uint64_t{from_port} << 16 | to_port, kSequencePurpose));
 }
 
 const TcpOptions& checked(const TcpOptions& options) {
@@ -34,9 +33,8 @@ const TcpOptions& checked(const TcpOptions& options) {
 TcpTransport::TcpTransport(TransportSink& sink, const TcpOptions& options)
     : sink_(sink),
       options_(checked(options)),
-      control_(choose_congestion_control("TcpOptions.congestion_control",
-                                         options_.congestion_control, options_.congestion_options,
-                                         kSignals)) {
+      control_(choose_congestion_control("TcpOptions.congestion_control", options_.congestion_control,
+                                         options_.congestion_options, kSignals)) {
   while (options_.receive_buffer >> window_scale_ > 0xffff) ++window_scale_;
 }
 
@@ -45,17 +43,14 @@ TcpTransport::~TcpTransport() = default;
 void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
-  if (config.remote < 2 || config.remote > kMask24)
-    refuse("QpConfig.remote: a number in 2 to 2^24-1");
+  if (config.remote < 2 || config.remote > kMask24) refuse("QpConfig.remote: a number in 2 to 2^24-1");
   if (config.planes.empty()) refuse("QpConfig.planes: tcp needs at least one plane");
   if (config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: more than 8 planes");
   if (by_qp_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
-  const std::uint16_t local_port = tcp::port_of(config.local),
-                      remote_port = tcp::port_of(config.remote);
+  const std::uint16_t local_port = tcp::port_of(config.local), remote_port = tcp::port_of(config.remote);
   const std::uint64_t tuple = key(config.destination, local_port, remote_port);
   if (by_tuple_.contains(tuple)) {
-    refuse("QpConfig.local: its TCP ports " + std::to_string(local_port) + " and " +
-           std::to_string(remote_port) +
+    refuse("QpConfig.local: its TCP ports " + std::to_string(local_port) + " and " + std::to_string(remote_port) +
            " are another connection's; queue pairs of two hosts must differ modulo 64512");
   }
   const std::uint64_t stream =
@@ -92,8 +87,8 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
   connections_.push_back(std::move(made));
   if (!options_.handshake) return;
   // One end opens: the host of the lower number, or the lower port of a connection to oneself.
-  const bool opens = config.source != config.destination ? config.source < config.destination
-                                                         : local_port < remote_port;
+  const bool opens =
+      config.source != config.destination ? config.source < config.destination : local_port < remote_port;
   c.handshake = opens ? Handshake::syn_due : Handshake::listening;
   settle(c, now);
 }
@@ -101,9 +96,7 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
 Sender& TcpTransport::sender(QpNumber qp) { return by_qp_.at(qp)->sender; }
 const Sender& TcpTransport::sender(QpNumber qp) const { return by_qp_.at(qp)->sender; }
 
-TransportFigures TcpTransport::figures() const {
-  return {.retransmitted = counters_.retransmitted};
-}
+TransportFigures TcpTransport::figures() const { return {.retransmitted = counters_.retransmitted}; }
 
 void TcpTransport::on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {
   if (part > 0) throw std::out_of_range("tcp: a connection has one part");
@@ -202,8 +195,8 @@ void TcpTransport::on_deadline(Picoseconds now) {
         continue;
       }
       if (counters_.rto != timeouts) {
-        sink_.event({EventKind::rto, c.local,
-                     c.send_start + static_cast<std::uint32_t>(c.sender.acked()), now, waited});
+        sink_.event(
+            {EventKind::rto, c.local, c.send_start + static_cast<std::uint32_t>(c.sender.acked()), now, waited});
       }
     }
     settle(c, now);
@@ -211,8 +204,8 @@ void TcpTransport::on_deadline(Picoseconds now) {
 }
 
 bool TcpTransport::has_control(const Connection& c) const {
-  const bool greets = c.handshake == Handshake::syn_due || c.handshake == Handshake::syn_ack_due ||
-                      c.handshake == Handshake::ack_due;
+  const bool greets =
+      c.handshake == Handshake::syn_due || c.handshake == Handshake::syn_ack_due || c.handshake == Handshake::ack_due;
   return c.reset_due || (!c.failed && (greets || c.receiver.ack_due()));
 }
 
@@ -267,8 +260,7 @@ void TcpTransport::fail(Connection& c, Status status, Picoseconds now) {
   while (c.sender.take_completed(m, true)) {
     --open_messages_;
     ++counters_.messages_failed;
-    sink_.complete(
-        {c.local, std::exchange(status, Status::flushed), m.request.id, m.request.length});
+    sink_.complete({c.local, std::exchange(status, Status::flushed), m.request.id, m.request.length});
   }
 }
 

@@ -88,15 +88,15 @@ class TcpTransport final : public Transport {
   PacketPtr ack_packet(Connection& c, Picoseconds now);
   PacketPtr reset_packet(Connection& c, Picoseconds now);
   PacketPtr handshake_packet(Connection& c, Picoseconds now);
-  PacketPtr build(const Connection& c, TcpHeader header, const AckContent& ack,
-                  std::uint32_t stream_bytes, bool ect, Picoseconds now);
+  PacketPtr build(const Connection& c, TcpHeader header, const AckContent& ack, std::uint32_t stream_bytes, bool ect,
+                  Picoseconds now);
 
   Connection* find(const Received& r, PlanePort port);
   void on_handshake(Connection& c, const Received& r, Picoseconds now);
   void on_reset(Connection& c, const Received& r, const Packet& packet, Picoseconds now);
   void on_segment(Connection& c, const Received& r, PacketPtr packet, Picoseconds now);
-  bool deliver(Connection& c, const Packet& packet, std::uint16_t header_end, std::uint32_t skip,
-               std::uint32_t length, Picoseconds now);
+  bool deliver(Connection& c, const Packet& packet, std::uint16_t header_end, std::uint32_t skip, std::uint32_t length,
+               Picoseconds now);
   void complete(Connection& c);
   void fail(Connection& c, Status status, Picoseconds now);
 

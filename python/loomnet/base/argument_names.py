@@ -15,11 +15,22 @@ def owners_of(argument: str) -> list[str]:
     found = []
     for name in sorted(package.__all__):
         public = getattr(package, name)
-        inside = [] if inspect.isroutine(public) else [
-            (f".{each}", getattr(public, each)) for each in sorted(vars(public))
-            if not each.startswith("_")] if hasattr(public, "__dict__") else []
-        found += [f"ln.{name}{suffix}" for suffix, each in [("", public), *inside]
-                  if argument in _arguments(each)]
+        inside = (
+            []
+            if inspect.isroutine(public)
+            else [
+                (f".{each}", getattr(public, each))
+                for each in sorted(vars(public))
+                if not each.startswith("_")
+            ]
+            if hasattr(public, "__dict__")
+            else []
+        )
+        found += [
+            f"ln.{name}{suffix}"
+            for suffix, each in [("", public), *inside]
+            if argument in _arguments(each)
+        ]
     return found[:MOST_OWNERS]
 
 

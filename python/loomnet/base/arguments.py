@@ -16,8 +16,11 @@ T = TypeVar("T")
 
 def parameters_of(function: Callable[..., object]) -> list[str]:
     """Names that a caller may write, without `self` and those behind `**`."""
-    return [name for name, each in inspect.signature(function).parameters.items()
-            if name != "self" and each.kind is not each.VAR_KEYWORD]
+    return [
+        name
+        for name, each in inspect.signature(function).parameters.items()
+        if name != "self" and each.kind is not each.VAR_KEYWORD
+    ]
 
 
 def checked_call(function: Callable[P, T]) -> Callable[P, T]:

@@ -33,8 +33,9 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def signature_of(init: Callable[..., None], defaults: Mapping[str, Any]
-                 ) -> inspect.Signature | None:
+def signature_of(
+    init: Callable[..., None], defaults: Mapping[str, Any]
+) -> inspect.Signature | None:
     """The signature that constructor() was given, with the names behind `**rest` written out, whose
     defaults are in `defaults`; None for another `__init__`."""
     declared = getattr(init, "__wrapped__", None)
@@ -45,21 +46,27 @@ def signature_of(init: Callable[..., None], defaults: Mapping[str, Any]
         if each.kind is each.VAR_KEYWORD:
             parameters += _rest(declared, each, defaults)
         else:
-            parameters.append(each.replace(annotation=_Text(each.annotation),
-                                           default=_shown(each.default)))
+            parameters.append(
+                each.replace(annotation=_Text(each.annotation), default=_shown(each.default))
+            )
     return inspect.Signature(parameters)
 
 
-def _rest(declared: Any, rest: inspect.Parameter, defaults: Mapping[str, Any]
-          ) -> list[inspect.Parameter]:
+def _rest(
+    declared: Any, rest: inspect.Parameter, defaults: Mapping[str, Any]
+) -> list[inspect.Parameter]:
     """Of `**rest: Unpack[Name]`, where Name is a TypedDict of the constructor's module: its names
     that the specification has as fields."""
     name = rest.annotation.removeprefix("Unpack[").removesuffix("]")
     options = getattr(sys.modules[declared.__module__], name)
     keyword = inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(name, keyword, annotation=_Text(hint.__forward_arg__),
-                              default=_shown(defaults[name]))
-            for name, hint in options.__annotations__.items() if name in defaults]
+    return [
+        inspect.Parameter(
+            name, keyword, annotation=_Text(hint.__forward_arg__), default=_shown(defaults[name])
+        )
+        for name, hint in options.__annotations__.items()
+        if name in defaults
+    ]
 
 
 def _shown(default: Any) -> Any:

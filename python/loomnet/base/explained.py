@@ -19,14 +19,23 @@ class Explained(tuple[Entry, ...]):
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{entry.name}  ({entry.section.lower()})\n" + textwrap.fill(
-                entry.plain, width=WIDTH, initial_indent="  ", subsequent_indent="  ",
-                break_on_hyphens=False)
-            for entry in self)
+            f"{entry.name}  ({entry.section.lower()})\n"
+            + textwrap.fill(
+                entry.plain,
+                width=WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
+            for entry in self
+        )
 
     def _repr_html_(self) -> str:
-        return "".join(f"<p><b>{html.escape(entry.name)}</b> ({html.escape(entry.section.lower())})"
-                       f": {html.escape(entry.plain)}</p>" for entry in self)
+        return "".join(
+            f"<p><b>{html.escape(entry.name)}</b> ({html.escape(entry.section.lower())})"
+            f": {html.escape(entry.plain)}</p>"
+            for entry in self
+        )
 
 
 @checked_call
@@ -35,5 +44,5 @@ def explain(name: str | None = None) -> Explained:
     figure, with or without its label, job and phase ("down.blip_s"), a counter, a drop's reason, an
     event, a word ("ECMP"). Without a name all entries. Raises UsageError with the nearest names."""
     if name is not None and not isinstance(name, str):
-        raise UsageError(f"explain: {quoted(name)} is no name, as \"blip_s\" is")
+        raise UsageError(f'explain: {quoted(name)} is no name, as "blip_s" is')
     return Explained(entries() if name is None else look_up(name))

@@ -56,8 +56,13 @@ def explain(name: str) -> tuple[Entry, ...]:
     forms = [folded, *(".".join(parts[i:]) for i in range(1, len(parts))), parts[0]]
     for form in forms:
         # Words of two parts are figures of some scenarios, as step_gap, and phrases at a prompt.
-        wanted = {form, form.replace("_", " "), form.replace(" ", "_"), f"drop_{form}",
-                  f"{form}_dropped"}
+        wanted = {
+            form,
+            form.replace("_", " "),
+            form.replace(" ", "_"),
+            f"drop_{form}",
+            f"{form}_dropped",
+        }
         if form.endswith("s"):
             wanted.add(form.removesuffix("s"))
         if form.startswith("drop_"):  # counters of sockets that reports show as drops
@@ -75,8 +80,9 @@ def _alike(folded: str) -> str:
     known = {each.name for each in entries()}
     found = [each for each in nearest(folded, known) if _ratio(folded, each.casefold()) >= ALIKE]
     words = set(folded.replace("_", " ").split())
-    found += sorted(each for each in known - {*found} if words & set(
-        each.casefold().replace("_", " ").split()))[:3 - len(found)]
+    found += sorted(
+        each for each in known - {*found} if words & set(each.casefold().replace("_", " ").split())
+    )[: 3 - len(found)]
     return f"; nearest: {', '.join(found)}" if found else "; `loomnet explain` lists all names"
 
 

@@ -21,7 +21,7 @@ def nearest(name: object, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def how_many(count: int, one: str, several: str | None = None) -> str:
-    """"1 plane", "4 planes"; `several` where the plural is not the singular with an s."""
+    """ "1 plane", "4 planes"; `several` where the plural is not the singular with an s."""
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 
@@ -42,11 +42,17 @@ def one_slip(given: str, meant: str) -> bool:
     """Whether one letter too many, too few or another, or two letters exchanged, makes the name."""
     if abs(len(given) - len(meant)) > 1:
         return False
-    at = next((i for i, (a, b) in enumerate(zip(given, meant, strict=False)) if a != b),
-              min(len(given), len(meant)))
+    at = next(
+        (i for i, (a, b) in enumerate(zip(given, meant, strict=False)) if a != b),
+        min(len(given), len(meant)),
+    )
     rest, other = given[at:], meant[at:]
-    return (rest[1:] == other or rest == other[1:] or rest[1:] == other[1:]
-            or (rest[:2] == other[1::-1] and rest[2:] == other[2:]))
+    return (
+        rest[1:] == other
+        or rest == other[1:]
+        or rest[1:] == other[1:]
+        or (rest[:2] == other[1::-1] and rest[2:] == other[2:])
+    )
 
 
 class _Short(reprlib.Repr):

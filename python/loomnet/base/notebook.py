@@ -63,8 +63,10 @@ def new_axes() -> Any:
 
 def time_unit(seconds: float) -> tuple[str, float]:
     """(unit, how many seconds it is) in which an axis up to so many seconds is read."""
-    return next((each for each in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)) if seconds >= each[1]),
-                ("ns", 1e-9))
+    return next(
+        (each for each in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)) if seconds >= each[1]),
+        ("ns", 1e-9),
+    )
 
 
 def since_text(first_job: str | None) -> str:
@@ -83,8 +85,10 @@ def image_html(figure: Any, name: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     code = base64.b64encode(buffer.getvalue()).decode()
-    return (f'<img alt="{html.escape(name)}" width="{round(figure.get_figwidth() * DPI / 2)}" '
-            f'src="data:image/png;base64,{code}"/>')
+    return (
+        f'<img alt="{html.escape(name)}" width="{round(figure.get_figwidth() * DPI / 2)}" '
+        f'src="data:image/png;base64,{code}"/>'
+    )
 
 
 def picture_and_rows(drawn: Drawable, table: Table | None = None) -> str:

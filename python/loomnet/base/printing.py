@@ -22,5 +22,12 @@ def print_line(console: Console, line: str) -> None:
 def _folded(line: str, width: int) -> str:
     if len(line) <= width or line[:1].isspace():  # indented lines are of tables and stacks
         return line
-    return "\n".join(textwrap.wrap(line, max(width, 20), subsequent_indent="  ",
-                                   break_long_words=False, break_on_hyphens=False))
+    return "\n".join(
+        textwrap.wrap(
+            line,
+            max(width, 20),
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )

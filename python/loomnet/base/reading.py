@@ -130,6 +130,8 @@ def exact_number(where: str, text: str, name: str, unit: int = 1) -> int:
     if not 0 <= value < MOST_NUMBER:
         raise UsageError(f'{where}: {name} "{text[:40]}" is not a number from 0 to 2^62')
     if value.denominator != 1:
-        raise UsageError(f'{where}: {name} "{text[:40]}" is not whole'
-                         + (f" in units of 1/{unit}" if unit > 1 else ""))
+        raise UsageError(
+            f'{where}: {name} "{text[:40]}" is not whole'
+            + (f" in units of 1/{unit}" if unit > 1 else "")
+        )
     return int(value)

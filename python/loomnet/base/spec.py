@@ -51,14 +51,24 @@ class _SpecType(type(BaseModel)):
     help() and editors list a class."""
 
     def __dir__(cls) -> list[str]:
-        return sorted(name for name in super().__dir__()
-                      if name not in _HIDDEN and not name.startswith("__pydantic_"))
+        return sorted(
+            name
+            for name in super().__dir__()
+            if name not in _HIDDEN and not name.startswith("__pydantic_")
+        )
 
 
 # Names that BaseModel and its metaclass give to every class.
-_HIDDEN = {*dir(BaseModel), "__annotations__", "__class_vars__", "__private_attributes__",
-           "__abstractmethods__", "__signature__", "__weakref__", "_abc_impl"} - {
-    "__class__", "__doc__", "__module__"}
+_HIDDEN = {
+    *dir(BaseModel),
+    "__annotations__",
+    "__class_vars__",
+    "__private_attributes__",
+    "__abstractmethods__",
+    "__signature__",
+    "__weakref__",
+    "_abc_impl",
+} - {"__class__", "__doc__", "__module__"}
 
 
 class Spec(BaseModel, metaclass=_SpecType):

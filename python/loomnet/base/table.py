@@ -20,19 +20,22 @@ class Row(dict[str, Any]):
     """A row of a table, by the names of its columns."""
 
     def __missing__(self, name: object) -> Any:
-        raise UnknownNameError(f"no column {quoted(name)} in this row; a row is read by name: "
-                               f"{', '.join(self)}")
+        raise UnknownNameError(
+            f"no column {quoted(name)} in this row; a row is read by name: {', '.join(self)}"
+        )
 
 
 class Table:
     """Rows with named columns. Iterates as dicts; `column(name)` is one column as a list. `empty`:
     what a table without rows says."""
 
-    def __init__(self, columns: Iterable[str], rows: Iterable[Mapping[str, Any]],
-                 empty: str = "no rows") -> None:
+    def __init__(
+        self, columns: Iterable[str], rows: Iterable[Mapping[str, Any]], empty: str = "no rows"
+    ) -> None:
         self.columns, self.empty = tuple(columns), empty
         self.rows: list[dict[str, Any]] = [
-            Row((name, row.get(name)) for name in self.columns) for row in rows]
+            Row((name, row.get(name)) for name in self.columns) for row in rows
+        ]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,11 +47,14 @@ class Table:
         """A row. Raises UsageError, which is a KeyError here, for a text."""
         if isinstance(index, str):
             if index in self.columns:
-                raise UnknownNameError(f"a table's rows go by number: column({quoted(index)}) is "
-                                       "this column")
-            own = ('r["NAME"] of the result or report reads a number by its name'
-                   if {"name", "value"} <= set(self.columns) else
-                   f"column(NAME) is a column; there are {', '.join(self.columns)}")
+                raise UnknownNameError(
+                    f"a table's rows go by number: column({quoted(index)}) is this column"
+                )
+            own = (
+                'r["NAME"] of the result or report reads a number by its name'
+                if {"name", "value"} <= set(self.columns)
+                else f"column(NAME) is a column; there are {', '.join(self.columns)}"
+            )
             raise UnknownNameError(f"a table's rows go by number, not by {quoted(index)}: {own}")
         return self.rows[index]
 
@@ -73,23 +79,45 @@ class Table:
         where pandas is not installed."""
         pandas = _frames("to_pandas", "pandas", "pandas")
         return pandas.DataFrame(
-            {name: [_plain(value) for value in self.column(name)] for name in self.columns})
+            {name: [_plain(value) for value in self.column(name)] for name in self.columns}
+        )
 
     def _cells(self, rows: list[dict[str, Any]]) -> list[list[str]]:
-        units = {name: next((unit for end, unit in _UNITS.items()
-                             if name == end or (end.startswith("_") and name.endswith(end))), None)
-                 for name in self.columns}
+        units = {
+            name: next(
+                (
+                    unit
+                    for end, unit in _UNITS.items()
+                    if name == end or (end.startswith("_") and name.endswith(end))
+                ),
+                None,
+            )
+            for name in self.columns
+        }
         of_row = {"value", "unit"} <= set(self.columns)
-        digits = {name: _digits([row[name] for row in rows]) if name in _MOMENTS else DIGITS
-                  for name in self.columns}
-        return [[_text(row[name], row["unit"] if of_row and name == "value" else units[name],
-                       digits[name]) for name in self.columns] for row in rows]
+        digits = {
+            name: _digits([row[name] for row in rows]) if name in _MOMENTS else DIGITS
+            for name in self.columns
+        }
+        return [
+            [
+                _text(
+                    row[name],
+                    row["unit"] if of_row and name == "value" else units[name],
+                    digits[name],
+                )
+                for name in self.columns
+            ]
+            for row in rows
+        ]
 
     def __repr__(self) -> str:
         cells = [list(self.columns), *self._cells(self.rows)]
         widths = [max(len(line[i]) for line in cells) for i in range(len(self.columns))]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
-                 for line in cells]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+            for line in cells
+        ]
         return "\n".join(line.rstrip() for line in (*lines, *([] if self.rows else [self.empty])))
 
     def _repr_html_(self) -> str:
@@ -99,8 +127,7 @@ class Table:
             for line in self._cells(self.rows[:MOST_HTML_ROWS])
         )
         if not self.rows:
-            return (f"<table><thead><tr>{head}</tr></thead></table>"
-                    f"<p>{html.escape(self.empty)}</p>")
+            return f"<table><thead><tr>{head}</tr></thead></table><p>{html.escape(self.empty)}</p>"
         left = len(self.rows) - MOST_HTML_ROWS
         more = f"<p>… and {left:,} rows more; to_polars() has all of them</p>" if left > 0 else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -125,9 +152,14 @@ MOST_DIGITS = 12
 def _digits(values: list[Any]) -> int:
     """Significant digits by which moments in a column are told apart."""
     moments = {value for value in values if isinstance(value, (int, float))}
-    return next((digits for digits in range(DIGITS, MOST_DIGITS)
-                 if len({number_text(value, "s", digits) for value in moments}) == len(moments)),
-                MOST_DIGITS)
+    return next(
+        (
+            digits
+            for digits in range(DIGITS, MOST_DIGITS)
+            if len({number_text(value, "s", digits) for value in moments}) == len(moments)
+        ),
+        MOST_DIGITS,
+    )
 
 
 def _text(value: Any, unit: str | None, digits: int = DIGITS) -> str:

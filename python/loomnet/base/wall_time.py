@@ -46,8 +46,9 @@ class WallTime:
         """Raises UsageError for what is no number of seconds."""
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if seconds is not None and not (number and 0 < seconds <= MOST_S):
-            raise UsageError(f"max_wall_s={quoted(seconds)} must be seconds, above 0 and at most "
-                             f"{MOST_S}")
+            raise UsageError(
+                f"max_wall_s={quoted(seconds)} must be seconds, above 0 and at most {MOST_S}"
+            )
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
         self._alarm = 0.0 if self._end is None else self._end + CLOSING_S

@@ -42,8 +42,12 @@ def bench(
         int, typer.Option("-c", metavar="0|1", help="1: compare every byte; 0: lengths only.")
     ] = 1,
     transport: Annotated[
-        str, typer.Option(metavar="TRANSPORT", autocompletion=bench_transports,
-                          help="mrc, roce or tcp (gloo is tcp here).")
+        str,
+        typer.Option(
+            metavar="TRANSPORT",
+            autocompletion=bench_transports,
+            help="mrc, roce or tcp (gloo is tcp here).",
+        ),
     ] = "mrc",
     ranks: Annotated[
         int, typer.Option(min=2, metavar="N", help="Ranks; one per host without --fabric.")
@@ -78,18 +82,37 @@ def bench(
     if fabric is not None:
         built = fabric_in(fabric)
     else:
-        built = clos.two_tier(planes=planes, leaves=leaves, spines=spines, rate=rate, delay=delay,
-                              hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1)
+        built = clos.two_tier(
+            planes=planes,
+            leaves=leaves,
+            spines=spines,
+            rate=rate,
+            delay=delay,
+            hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1,
+        )
     with Output(json_out, "--json") if json_out else contextlib.nullcontext() as out:
         rows = []
-        for row in measured(benchmark, built, wanted, transport=transport, ranks=ranks,
-                            repeat=repeat, warm_up=warm_up, compare_bytes=bool(check),
-                            seed=seed):
+        for row in measured(
+            benchmark,
+            built,
+            wanted,
+            transport=transport,
+            ranks=ranks,
+            repeat=repeat,
+            warm_up=warm_up,
+            compare_bytes=bool(check),
+            seed=seed,
+        ):
             if not rows:  # nothing before it is known that the input is good
-                print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
-                      f"virtual clock, seed {seed}\n# {built!r}")
-                print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
-                      f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)
+                print(
+                    f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
+                    f"virtual clock, seed {seed}\n# {built!r}"
+                )
+                print(
+                    f"# {repeat} rounds after {warm_up}, out of place, bytes "
+                    f"{'compared' if check else 'not moved'}\n#\n{HEAD}",
+                    flush=True,
+                )
             rows.append(row)
             print(row.text(), flush=True)
             if row.reason:
@@ -124,6 +147,8 @@ def fabric_in(target: str) -> Fabric:
         made = found() if callable(found) and not isinstance(found, Fabric) else found
     if not isinstance(made, Fabric):
         known = [key for key, value in vars(module).items() if isinstance(value, Fabric)]
-        raise UsageError(f'--fabric {target}: {file} has no fabric named "{name or "fabric"}"'
-                         f"{did_you_mean(name or 'fabric', known)}")
+        raise UsageError(
+            f'--fabric {target}: {file} has no fabric named "{name or "fabric"}"'
+            f"{did_you_mean(name or 'fabric', known)}"
+        )
     return made

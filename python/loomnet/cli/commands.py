@@ -68,13 +68,16 @@ def _root(
     pass
 
 
-@app.command(rich_help_panel=RUN, epilog=examples(
-    "loomnet run flap.py",
-    "loomnet run flap.py --set planes=8 --seed 7",
-    "loomnet run flap.py --trace flap.pftrace --pcap h0:0=h0.pcapng",
-    "sudo loomnet run flap.py --clock live --set rate=20Mb/s \\",
-    "    --set delay=0.5ms --set size=1MB",
-))
+@app.command(
+    rich_help_panel=RUN,
+    epilog=examples(
+        "loomnet run flap.py",
+        "loomnet run flap.py --set planes=8 --seed 7",
+        "loomnet run flap.py --trace flap.pftrace --pcap h0:0=h0.pcapng",
+        "sudo loomnet run flap.py --clock live --set rate=20Mb/s \\",
+        "    --set delay=0.5ms --set size=1MB",
+    ),
+)
 def run(
     target: Scenario,
     clock: Clock = "virtual",
@@ -144,10 +147,13 @@ def run(
     return report.exit_code or (EXIT_OK if report.unwritten is None else EXIT_USAGE)
 
 
-@app.command(rich_help_panel=RUN, epilog=examples(
-    "sudo loomnet crosscheck flap.py --set rate=20Mb/s \\",
-    "    --set delay=0.5ms --set size=1MB",
-))
+@app.command(
+    rich_help_panel=RUN,
+    epilog=examples(
+        "sudo loomnet crosscheck flap.py --set rate=20Mb/s \\",
+        "    --set delay=0.5ms --set size=1MB",
+    ),
+)
 def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> int:
     """Run a scenario on the live clock, then on the virtual one, and compare their numbers.
 
@@ -171,8 +177,13 @@ def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> in
 
     def played(**more: Any) -> Report:
         with progress_line(console) as on_progress:
-            return scenario.run(seed=seed, say=lambda line: print_line(console, line),
-                                on_progress=on_progress, **more, **values)
+            return scenario.run(
+                seed=seed,
+                say=lambda line: print_line(console, line),
+                on_progress=on_progress,
+                **more,
+                **values,
+            )
 
     live = played(clock="live", for_twin=True)
     if live.interrupted:
@@ -200,35 +211,58 @@ def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> in
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
 
 
-app.command(rich_help_panel=BEGIN, epilog=examples(
-    "loomnet new", "loomnet new first", "loomnet new --switch heavy"))(new)
-app.command("examples", rich_help_panel=BEGIN, epilog=examples(
-    "loomnet examples", "loomnet examples my-scenarios"))(examples_)
-app.command("list", rich_help_panel=BEGIN, epilog=examples(
-    "loomnet list", "loomnet list flap.py"))(list_)
-app.command(rich_help_panel=BEGIN, epilog=examples(
-    "loomnet describe flap.py --set planes=8", "loomnet describe fat_tree --set k=16"))(describe)
-app.command(rich_help_panel=RESULTS, epilog=examples(
-    "loomnet compare runs/RUN-1 runs/RUN-2 --rel 5%"))(compare)
-app.command(rich_help_panel=RESULTS, epilog=examples(
-    "loomnet replay runs/RUN"))(replay)
-app.command(rich_help_panel=RUN, epilog=examples(
-    "loomnet bench all_reduce -b 8 -e 16M -f 2",
-    "loomnet bench alltoall -b 1M -e 1M --transport roce --planes 1 --ranks 8"))(bench)
-app.command(rich_help_panel=RESULTS, epilog=examples(
-    "loomnet cost fattree mixnet --gpus 1024 --alpha 6 --rate 400G"))(cost)
-app.command(rich_help_panel=RUN, epilog=examples(
-    "loomnet sweep flap.py --set planes=2,4,8 --seeds 3"))(sweep)
+app.command(
+    rich_help_panel=BEGIN,
+    epilog=examples("loomnet new", "loomnet new first", "loomnet new --switch heavy"),
+)(new)
+app.command(
+    "examples",
+    rich_help_panel=BEGIN,
+    epilog=examples("loomnet examples", "loomnet examples my-scenarios"),
+)(examples_)
+app.command("list", rich_help_panel=BEGIN, epilog=examples("loomnet list", "loomnet list flap.py"))(
+    list_
+)
+app.command(
+    rich_help_panel=BEGIN,
+    epilog=examples(
+        "loomnet describe flap.py --set planes=8", "loomnet describe fat_tree --set k=16"
+    ),
+)(describe)
+app.command(
+    rich_help_panel=RESULTS, epilog=examples("loomnet compare runs/RUN-1 runs/RUN-2 --rel 5%")
+)(compare)
+app.command(rich_help_panel=RESULTS, epilog=examples("loomnet replay runs/RUN"))(replay)
+app.command(
+    rich_help_panel=RUN,
+    epilog=examples(
+        "loomnet bench all_reduce -b 8 -e 16M -f 2",
+        "loomnet bench alltoall -b 1M -e 1M --transport roce --planes 1 --ranks 8",
+    ),
+)(bench)
+app.command(
+    rich_help_panel=RESULTS,
+    epilog=examples("loomnet cost fattree mixnet --gpus 1024 --alpha 6 --rate 400G"),
+)(cost)
+app.command(
+    rich_help_panel=RUN, epilog=examples("loomnet sweep flap.py --set planes=2,4,8 --seeds 3")
+)(sweep)
 app.command(rich_help_panel=BEGIN, epilog=examples("loomnet explain blip_s"))(explain)
 app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 
 
-@app.command(rich_help_panel=BEGIN, epilog=examples(
-    "loomnet doctor", "sudo loomnet doctor --measure"))
+@app.command(
+    rich_help_panel=BEGIN, epilog=examples("loomnet doctor", "sudo loomnet doctor --measure")
+)
 def doctor(
-    measure: Annotated[bool, typer.Option(
-        "--measure", help="Measure anew how many frames a second this machine carries live. Needs "
-                          "root and 3 s.")] = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Measure anew how many frames a second this machine carries live. Needs "
+            "root and 3 s.",
+        ),
+    ] = False,
 ) -> int:
     """List what each clock needs: kernel features, tools, packages, each with its remedy."""
     from loomnet.live.doctor import checks, lines
@@ -257,9 +291,13 @@ def clean() -> int:
     return EXIT_OK
 
 
-@app.command("exec", rich_help_panel=LIVE,
-             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-             options_metavar="", epilog=examples("sudo loomnet exec h0 -- ip addr"))
+@app.command(
+    "exec",
+    rich_help_panel=LIVE,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    options_metavar="",
+    epilog=examples("sudo loomnet exec h0 -- ip addr"),
+)
 def exec_(context: typer.Context, host: Node) -> int:
     """Run a command inside a node of a live run: loomnet exec NODE -- COMMAND."""
     from loomnet.live.attach import command_in
@@ -269,16 +307,28 @@ def exec_(context: typer.Context, host: Node) -> int:
     os.execvp(command[0], command)
 
 
-@app.command(rich_help_panel=LIVE, epilog=examples(
-    "sudo loomnet capture h0:0 | wireshark -k -i -",
-    "loomnet capture --dissector"))
+@app.command(
+    rich_help_panel=LIVE,
+    epilog=examples("sudo loomnet capture h0:0 | wireshark -k -i -", "loomnet capture --dissector"),
+)
 def capture(
-    port: Annotated[str | None, typer.Argument(
-        metavar="NODE:PORT", show_default=False, help="A port of a live run, by its number or by "
-        "the node at its other end, for example h0:0.")] = None,
-    dissector: Annotated[bool, typer.Option(
-        "--dissector", help="Print the place of the Lua file by which Wireshark reads MRC and "
-        "Loomnet's own headers, and exit.")] = False,
+    port: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NODE:PORT",
+            show_default=False,
+            help="A port of a live run, by its number or by "
+            "the node at its other end, for example h0:0.",
+        ),
+    ] = None,
+    dissector: Annotated[
+        bool,
+        typer.Option(
+            "--dissector",
+            help="Print the place of the Lua file by which Wireshark reads MRC and "
+            "Loomnet's own headers, and exit.",
+        ),
+    ] = False,
 ) -> int:
     """Write what passes a port of a live run to standard output as pcapng, for Wireshark."""
     if dissector:

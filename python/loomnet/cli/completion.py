@@ -13,8 +13,15 @@ from loomnet.base.errors import LoomnetError
 from loomnet.base.reading import MOST_SOURCE, read_text
 
 FABRICS = ("two_tier", "three_tier", "fat_tree", "star", "dumbbell")
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall",
-               "sendrecv")
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "sendrecv",
+)
 TRANSPORTS = ("mrc", "roce", "tcp")
 PRICED = ("fattree", "rail", "fattree31", "mixnet", "topoopt", "railonly")
 
@@ -56,8 +63,11 @@ def explained(incomplete: str) -> list[str]:
 def runs(incomplete: str) -> list[str]:
     """Directories of runs below runs/, the latest first."""
     try:
-        found = sorted((each for each in Path("runs").iterdir() if each.is_dir()),
-                       key=lambda each: each.stat().st_mtime, reverse=True)
+        found = sorted(
+            (each for each in Path("runs").iterdir() if each.is_dir()),
+            key=lambda each: each.stat().st_mtime,
+            reverse=True,
+        )
     except OSError:
         return []
     return _beginning(incomplete, [str(each) for each in found])

@@ -74,9 +74,11 @@ def print_report(report: Report, console: Console) -> None:
 def _written_text(directory: Path) -> str:
     """`report.json 6 kB, …, ranks/ 12 kB in 4 files`."""
     found = written(directory)
-    parts = [f"{name} {_bytes_text(size)}" + (f" in {how_many(files, 'file')}"
-                                              if name.endswith("/") else "")
-             for name, files, size in found[:MOST_WRITTEN]]
+    parts = [
+        f"{name} {_bytes_text(size)}"
+        + (f" in {how_many(files, 'file')}" if name.endswith("/") else "")
+        for name, files, size in found[:MOST_WRITTEN]
+    ]
     rest = found[MOST_WRITTEN:]
     if rest:
         parts.append(f"{len(rest)} more: {_bytes_text(sum(size for *_, size in rest))}")
@@ -95,8 +97,11 @@ def _metric_text(row: Metric) -> str:
     text = number_text(row.value, row.unit)
     if row.value is None:
         return f"{text} ({row.reason})"
-    named = (row.unit in (None, "ratio", "GB/s") or row.name.endswith(row.unit)
-             or text.endswith(row.unit))
+    named = (
+        row.unit in (None, "ratio", "GB/s")
+        or row.name.endswith(row.unit)
+        or text.endswith(row.unit)
+    )
     return text if named else f"{text} {row.unit}"
 
 
@@ -118,8 +123,9 @@ def print_fidelity(report: Report, console: Console) -> None:
         shown = [run for run in shown if not run.kept_up]
         if whole:
             packets = sum(run.fidelity.packets for run in whole)
-            print_line(console, f"fidelity: {len(whole)} runs kept up; {packets} packets, "
-                                "0 unexplained")
+            print_line(
+                console, f"fidelity: {len(whole)} runs kept up; {packets} packets, 0 unexplained"
+            )
     for run in shown:
         f = run.fidelity
         late = (

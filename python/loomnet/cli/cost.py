@@ -27,17 +27,22 @@ def cost(
     ] = 1024,
     alpha: Annotated[
         str,
-        typer.Option(metavar="N|N..M|N,M", help="NICs of a server on MixNet's optical switch; "
-                     "of several, each is priced."),
+        typer.Option(
+            metavar="N|N..M|N,M",
+            help="NICs of a server on MixNet's optical switch; of several, each is priced.",
+        ),
     ] = "6",
     rate: Annotated[
         str,
-        typer.Option(metavar="RATE", help='Of a NIC: 400G or "400 Gb/s"; several as 100G,400G; '
-                     "all."),
+        typer.Option(
+            metavar="RATE", help='Of a NIC: 400G or "400 Gb/s"; several as 100G,400G; all.'
+        ),
     ] = "400G",
     formula: Annotated[
-        str, typer.Option(metavar="FORMULA",
-                          help="textbook, or site: the published calculator's own count.")
+        str,
+        typer.Option(
+            metavar="FORMULA", help="textbook, or site: the published calculator's own count."
+        ),
     ] = "textbook",
     prices: Annotated[
         Path | None,
@@ -66,12 +71,19 @@ def cost(
     more: dict[str, Any] = {"gpus": gpus, "prices": table, "formula": formula}
     values = model.alphas(alpha)
     names = list(dict.fromkeys(fabrics))
-    bills = [model.bill(name, alpha=each, rate=speed, **more) for speed in speeds
-             for name in names for each in (values if name == "mixnet" else values[:1])]
+    bills = [
+        model.bill(name, alpha=each, rate=speed, **more)
+        for speed in speeds
+        for name in names
+        for each in (values if name == "mixnet" else values[:1])
+    ]
     trees = {speed: model.bill("fattree", rate=speed, **more) for speed in speeds}
-    rows = [row for each in bills if _published_size(each)
-            for row in model.performance(each.fabric, rate=each.rate, prices=table,
-                                         formula=formula)]
+    rows = [
+        row
+        for each in bills
+        if _published_size(each)
+        for row in model.performance(each.fabric, rate=each.rate, prices=table, formula=formula)
+    ]
     shown = json_out != Path("-")
     text = json.dumps(_plain(bills, trees, rows, table, formula), indent=2) + "\n"
     # The file is opened first: where it cannot be written, nothing is printed.
@@ -104,8 +116,13 @@ def _published_size(bill: Bill) -> bool:
     return bill.gpus == published.GPUS and bill.alpha in (None, published.ALPHA)
 
 
-def _print(bills: list[Bill], trees: dict[Rate, Bill], rows: list[dict[str, Any]], table: Prices,
-           formula: str) -> None:
+def _print(
+    bills: list[Bill],
+    trees: dict[Rate, Bill],
+    rows: list[dict[str, Any]],
+    table: Prices,
+    formula: str,
+) -> None:
     from loomnet.base.table import Table
     from loomnet.systems.cost.bills import ratio
     from loomnet.systems.cost.price_table import rate_name
@@ -114,19 +131,45 @@ def _print(bills: list[Bill], trees: dict[Rate, Bill], rows: list[dict[str, Any]
     for bill in bills:
         counted = "" if bill.formula == formula else f", formula {bill.formula}"
         print(f"\n{bill.name}, {rate_name(bill.rate)}{counted}")
-        print(Table(("part", "price", "quantity", "dollars", "share"), [
-            *({**row, "price": _dollars(row["price"]), "quantity": f"{row['quantity']:,}",
-               "dollars": _dollars(row["dollars"]), "share": f"{row['share']:.1%}"}
-              for row in bill.table()),
-            {"part": "total", "dollars": _dollars(bill.total)}]))
+        print(
+            Table(
+                ("part", "price", "quantity", "dollars", "share"),
+                [
+                    *(
+                        {
+                            **row,
+                            "price": _dollars(row["price"]),
+                            "quantity": f"{row['quantity']:,}",
+                            "dollars": _dollars(row["dollars"]),
+                            "share": f"{row['share']:.1%}",
+                        }
+                        for row in bill.table()
+                    ),
+                    {"part": "total", "dollars": _dollars(bill.total)},
+                ],
+            )
+        )
     print()
-    print(Table(("fabric", "rate", "total", "per GPU", "fat-tree cost / this"), [
-        {"fabric": bill.name, "rate": rate_name(bill.rate), "total": _dollars(bill.total),
-         "per GPU": f"{bill.per_gpu:,.2f}",
-         "fat-tree cost / this": _number(ratio(trees[bill.rate], bill))} for bill in bills]))
+    print(
+        Table(
+            ("fabric", "rate", "total", "per GPU", "fat-tree cost / this"),
+            [
+                {
+                    "fabric": bill.name,
+                    "rate": rate_name(bill.rate),
+                    "total": _dollars(bill.total),
+                    "per GPU": f"{bill.per_gpu:,.2f}",
+                    "fat-tree cost / this": _number(ratio(trees[bill.rate], bill)),
+                }
+                for bill in bills
+            ],
+        )
+    )
     if any(bill.formula != formula for bill in bills):
-        print("railonly is counted by the calculator's formula, the others are not: compare it "
-              "with --formula site")
+        print(
+            "railonly is counted by the calculator's formula, the others are not: compare it "
+            "with --formula site"
+        )
     _print_performance(bills, rows)
 
 
@@ -138,29 +181,49 @@ def _print_performance(bills: list[Bill], rows: list[dict[str, Any]]) -> None:
     print()
     if compared:
         print("performance per dollar, fat-tree = 1; times as published, in their own units")
-        print(Table(("model", "rate", "fabric", "time", "fat-tree's", "performance per dollar"), [
-            {"model": row["model"], "rate": row["rate"], "fabric": row["fabric"],
-             "time": f"{row['time']:.3f}", "fat-tree's": f"{row['base_time']:.3f}",
-             "performance per dollar": f"{row['performance_per_dollar']:.2f}"}
-            for row in compared]))
+        print(
+            Table(
+                ("model", "rate", "fabric", "time", "fat-tree's", "performance per dollar"),
+                [
+                    {
+                        "model": row["model"],
+                        "rate": row["rate"],
+                        "fabric": row["fabric"],
+                        "time": f"{row['time']:.3f}",
+                        "fat-tree's": f"{row['base_time']:.3f}",
+                        "performance per dollar": f"{row['performance_per_dollar']:.2f}",
+                    }
+                    for row in compared
+                ],
+            )
+        )
         print(f"times: {published.SOURCE}")
-    without = sorted({bill.name for bill in bills
-                      if bill.fabric != "fattree" and not _has_times(bill, rows)})
+    without = sorted(
+        {bill.name for bill in bills if bill.fabric != "fattree" and not _has_times(bill, rows)}
+    )
     if without:
-        print(f"no published times: {', '.join(without)}; there are some for "
-              f"{', '.join(published.FABRICS)} at {published.GPUS} GPUs, 100G to 800G, "
-              f"alpha={published.ALPHA}")
+        print(
+            f"no published times: {', '.join(without)}; there are some for "
+            f"{', '.join(published.FABRICS)} at {published.GPUS} GPUs, 100G to 800G, "
+            f"alpha={published.ALPHA}"
+        )
 
 
 def _has_times(bill: Bill, rows: list[dict[str, Any]]) -> bool:
     from loomnet.systems.cost.price_table import rate_name
 
     return _published_size(bill) and any(
-        row["fabric"] == bill.fabric and row["rate"] == rate_name(bill.rate) for row in rows)
+        row["fabric"] == bill.fabric and row["rate"] == rate_name(bill.rate) for row in rows
+    )
 
 
-def _plain(bills: list[Bill], trees: dict[Rate, Bill], rows: list[dict[str, Any]], table: Prices,
-           formula: str) -> dict[str, Any]:
+def _plain(
+    bills: list[Bill],
+    trees: dict[Rate, Bill],
+    rows: list[dict[str, Any]],
+    table: Prices,
+    formula: str,
+) -> dict[str, Any]:
     from loomnet.systems.cost import published
     from loomnet.systems.cost.bills import ratio
 

@@ -20,8 +20,9 @@ def built(target: str, settings: list[str]) -> Fabric | None:
     if name not in FABRICS:
         if "." in target or "/" in target or "::" in target or os.path.exists(target):
             return None
-        raise UsageError(f'describe: "{target}" is neither a file nor a fabric; fabrics are '
-                         f"{', '.join(FABRICS)}")
+        raise UsageError(
+            f'describe: "{target}" is neither a file nor a fabric; fabrics are {", ".join(FABRICS)}'
+        )
     make = getattr(clos, name)
     known = inspect.signature(make).parameters
     values: dict[str, Any] = {"rate": "100 Gb/s", "delay": "1 us"}

@@ -66,8 +66,11 @@ def _streams() -> bool:
                 os.close(opened)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))
     if without:
-        print("loomnet: standard output is closed, so nothing was run; write >/dev/null to run "
-              "without it", file=sys.stderr)
+        print(
+            "loomnet: standard output is closed, so nothing was run; write >/dev/null to run "
+            "without it",
+            file=sys.stderr,
+        )
     return not without
 
 

@@ -21,15 +21,21 @@ PACKAGE = Path(__file__).resolve().parents[1]
 LEFT_OUT = ("__pycache__", "runs", ".*", "*.png", "*.pyc")
 # Pages of the documentation that the course notebooks name, and what they are beside them.
 COURSES = "courses"
-PAGES = {"course-answers.md": "answers.md", "ina.md": "sums-in-switches.md",
-         "panels.md": "panels.md"}
+PAGES = {
+    "course-answers.md": "answers.md",
+    "ina.md": "sums-in-switches.md",
+    "panels.md": "panels.md",
+}
 
 
 def examples(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Where to write; made if it is not there. By default "
-                       "scenarios, as README and the pages call it."),
+        typer.Argument(
+            metavar="DIR",
+            help="Where to write; made if it is not there. By default "
+            "scenarios, as README and the pages call it.",
+        ),
     ] = Path("scenarios"),
 ) -> int:
     """Write the scenarios that come with this version into a folder, ready to run and to change,
@@ -44,8 +50,10 @@ def examples(
         courses = opened.folder(COURSES)
         taken = next((courses / name for name in pages if name in set(courses.names())), None)
     if taken is not None:
-        raise UsageError(f"examples: {taken} is there already, and nothing is overwritten; name "
-                         "another folder: loomnet examples DIR")
+        raise UsageError(
+            f"examples: {taken} is there already, and nothing is overwritten; name "
+            "another folder: loomnet examples DIR"
+        )
     beside = [Path(COURSES) / name for name in pages]
     with all_or_none(opened, [*_paths(source, Path()), *beside]):
         written = list(_write(opened, source, Path()))
@@ -55,12 +63,23 @@ def examples(
     print(f"Written in {folder.resolve()}, {len(written)} files:")
     for below in sorted({path.parent for path in written}):
         names = " ".join(path.name for path in written if path.parent == below)
-        print("\n".join(textwrap.wrap(names, 80, initial_indent=f"    {below}/  ",
-                                      subsequent_indent="        ", break_on_hyphens=False)))
+        print(
+            "\n".join(
+                textwrap.wrap(
+                    names,
+                    80,
+                    initial_indent=f"    {below}/  ",
+                    subsequent_indent="        ",
+                    break_on_hyphens=False,
+                )
+            )
+        )
     shown = shlex.quote(str(folder))
     print(f"Answers to the courses' questions: {folder / COURSES / PAGES['course-answers.md']}")
-    print(f"What to type now:\n    loomnet list {shown}\n"
-          f"    loomnet run {shlex.quote(str(folder / 'flap.py'))}")
+    print(
+        f"What to type now:\n    loomnet list {shown}\n"
+        f"    loomnet run {shlex.quote(str(folder / 'flap.py'))}"
+    )
     return EXIT_OK
 
 
@@ -70,8 +89,10 @@ def shipped() -> Path:
     for place in (PACKAGE / "examples", PACKAGE.parents[1] / "scenarios"):
         if (place / "flap.py").is_file():
             return place
-    raise UsageError(f"examples: no scenarios beside {PACKAGE}; install Loomnet again, from a "
-                     "wheel or from a clone")
+    raise UsageError(
+        f"examples: no scenarios beside {PACKAGE}; install Loomnet again, from a "
+        "wheel or from a clone"
+    )
 
 
 def _pages() -> dict[str, str]:
@@ -84,14 +105,21 @@ def _pages() -> dict[str, str]:
         words, page, place = found.groups()
         return f"[{words}]({PAGES[page]}{place})" if page in PAGES else words
 
-    return {name: re.sub(r"\[([^\]]*)\]\(([\w-]+\.md)([^)]*)\)", link,
-                         (source / page).read_text(encoding="utf-8"))
-            for page, name in PAGES.items() if (source / page).is_file()}
+    return {
+        name: re.sub(
+            r"\[([^\]]*)\]\(([\w-]+\.md)([^)]*)\)",
+            link,
+            (source / page).read_text(encoding="utf-8"),
+        )
+        for page, name in PAGES.items()
+        if (source / page).is_file()
+    }
 
 
 def _entries(source: Path) -> list[Path]:
-    return sorted(entry for entry in source.iterdir()
-                  if not any(entry.match(pattern) for pattern in LEFT_OUT))
+    return sorted(
+        entry for entry in source.iterdir() if not any(entry.match(pattern) for pattern in LEFT_OUT)
+    )
 
 
 def _paths(source: Path, below: Path) -> Iterator[Path]:

@@ -18,9 +18,10 @@ def explain(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME", autocompletion=explained,
+            metavar="NAME",
+            autocompletion=explained,
             help="A number of a report, counter, drop reason, event or word of the field; without "
-                 "it, names.",
+            "it, names.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All names with their texts.")] = False,
@@ -39,8 +40,15 @@ def explain(
             sections.setdefault(entry.section, []).append(entry.name)
         for section, listed in sections.items():
             print(section)
-            print(textwrap.fill(", ".join(listed), width=min(columns, 100), initial_indent="  ",
-                                subsequent_indent="  ", break_on_hyphens=False))
+            print(
+                textwrap.fill(
+                    ", ".join(listed),
+                    width=min(columns, 100),
+                    initial_indent="  ",
+                    subsequent_indent="  ",
+                    break_on_hyphens=False,
+                )
+            )
         print("loomnet explain NAME says what one means, loomnet explain --all all of them.")
         return EXIT_OK
     for entry in entries() if name is None else look_up(name):
@@ -50,6 +58,13 @@ def explain(
             section = entry.section
         title = entry.name if name is None else f"{entry.name}  ({entry.section.lower()})"
         print(title)
-        print(textwrap.fill(entry.plain, width=min(columns, 100), initial_indent="  ",
-                            subsequent_indent="  ", break_on_hyphens=False))
+        print(
+            textwrap.fill(
+                entry.plain,
+                width=min(columns, 100),
+                initial_indent="  ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
+        )
     return EXIT_OK

@@ -38,8 +38,10 @@ class _WholeHelp(_Shown):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`NAME` in place of `{NAME}`."""
-        return [re.sub(r"^\{(.*)\}(\.*)$", r"\1\2", piece)
-                for piece in super().collect_usage_pieces(ctx)]
+        return [
+            re.sub(r"^\{(.*)\}(\.*)$", r"\1\2", piece)
+            for piece in super().collect_usage_pieces(ctx)
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Without the Python type behind a name: `NAME <str>`."""
@@ -91,14 +93,18 @@ class App(typer.Typer):
     """A group whose commands show their help as Command does."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"cls": Group, "no_args_is_help": True, "rich_markup_mode": None,
-                            **options})
+        super().__init__(
+            **{"cls": Group, "no_args_is_help": True, "rich_markup_mode": None, **options}
+        )
 
     def only(self, words: Sequence[str]) -> App:
         """The group with the one command that is asked for; whole where it is none of its own. To
         make the parameters of all others takes longer than a short run."""
-        found = [each for each in self.registered_commands
-                 if words and words[0] == (each.name or getattr(each.callback, "__name__", None))]
+        found = [
+            each
+            for each in self.registered_commands
+            if words and words[0] == (each.name or getattr(each.callback, "__name__", None))
+        ]
         if not found:
             return self
         alone = copy.copy(self)

@@ -24,8 +24,11 @@ def end_threads(status: int) -> None:
 
 
 def _left() -> list[threading.Thread]:
-    return [each for each in threading.enumerate()
-            if each is not threading.main_thread() and not each.daemon]
+    return [
+        each
+        for each in threading.enumerate()
+        if each is not threading.main_thread() and not each.daemon
+    ]
 
 
 def _watch(left: list[threading.Thread], status: int) -> None:
@@ -38,10 +41,12 @@ def _watch(left: list[threading.Thread], status: int) -> None:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     many = len(names) > 1
     with contextlib.suppress(OSError, ValueError):
-        print(f"loomnet: ended with the thread{'s' if many else ''} {', '.join(names[:3])}{more} "
-              f"still running, which the scenario or a plug-in had started; "
-              f"{'daemon threads end by themselves' if many else 'a daemon thread ends by itself'}",
-              file=sys.stderr)
+        print(
+            f"loomnet: ended with the thread{'s' if many else ''} {', '.join(names[:3])}{more} "
+            f"still running, which the scenario or a plug-in had started; "
+            f"{'daemon threads end by themselves' if many else 'a daemon thread ends by itself'}",
+            file=sys.stderr,
+        )
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -63,8 +68,12 @@ def exits_named() -> Iterator[None]:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 sys.stdout.flush()
             with contextlib.suppress(OSError, ValueError):
-                print(f"loomnet: the scenario's own code called os._exit({status}){called_from()}: "
-                      "no report was written", file=sys.stderr, flush=True)
+                print(
+                    f"loomnet: the scenario's own code called os._exit({status}){called_from()}: "
+                    "no report was written",
+                    file=sys.stderr,
+                    flush=True,
+                )
             status = EXIT_CHECK_FAILED
         real(status)
 

@@ -25,9 +25,11 @@ LONGEST_NAME = 30  # of a scenario beside its sentence; a longer one has a line 
 def list_(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH",
-                       help="Files, or folders and the folders in them; by default scenarios/, or "
-                       "the files here."),
+        typer.Argument(
+            metavar="PATH",
+            help="Files, or folders and the folders in them; by default scenarios/, or "
+            "the files here.",
+        ),
     ] = None,
 ) -> int:
     """List scenarios, each with the first sentence that it says of itself."""
@@ -54,8 +56,10 @@ def list_(
         return EXIT_USAGE
     if not found:
         where = ", ".join(map(str, paths or [_default()]))
-        raise UsageError(f"list: no scenario in {where}; `loomnet new` writes a first one, or "
-                         "decorate a function with @ln.scenario")
+        raise UsageError(
+            f"list: no scenario in {where}; `loomnet new` writes a first one, or "
+            "decorate a function with @ln.scenario"
+        )
     return EXIT_OK
 
 
@@ -89,8 +93,14 @@ def _entry(name: str, sentence: str, width: int) -> list[str]:
     """The name, and the sentence beside it or below it, folded to the terminal."""
     indent = " " * (width + 2)
     columns = max(shutil.get_terminal_size((80, 24)).columns, width + 30)
-    lines = textwrap.wrap(sentence, columns - 1, initial_indent=indent, subsequent_indent=indent,
-                          break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        sentence,
+        columns - 1,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     if len(name) > width or not lines:
         return [name, *lines]
     return [name.ljust(width + 2) + lines[0].lstrip(), *lines[1:]]
@@ -99,8 +109,11 @@ def _entry(name: str, sentence: str, width: int) -> list[str]:
 def describe(
     target: Annotated[
         str,
-        typer.Argument(metavar="FILE[::NAME]|FABRIC", autocompletion=fabrics,
-                       help=f"A Python file with a scenario, or a fabric: {', '.join(FABRICS)}."),
+        typer.Argument(
+            metavar="FILE[::NAME]|FABRIC",
+            autocompletion=fabrics,
+            help=f"A Python file with a scenario, or a fabric: {', '.join(FABRICS)}.",
+        ),
     ],
     setting: Settings = None,
 ) -> int:

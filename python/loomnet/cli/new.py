@@ -31,13 +31,17 @@ _TAKEN = {"ln": "Loomnet in the scenario's file", "conftest": "pytest's own file
 def new(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Where to write; made if it is not there. By default "
-                       "here."),
+        typer.Argument(
+            metavar="DIR", help="Where to write; made if it is not there. By default here."
+        ),
     ] = Path("."),
     switch: Annotated[
         str | None,
-        typer.Option("--switch", metavar="NAME", help="Write a switch program NAME.c with its "
-                     "scenario and test instead."),
+        typer.Option(
+            "--switch",
+            metavar="NAME",
+            help="Write a switch program NAME.c with its scenario and test instead.",
+        ),
     ] = None,
 ) -> int:
     """Write a first scenario, its test and a notebook into a folder, ready to run and to change."""
@@ -45,15 +49,21 @@ def new(
     from loomnet.processes.folder import Folder
 
     if switch is not None and (why := _no_name(switch)) is not None:
-        raise UsageError(f"new: --switch: {in_quotes(switch)} is no name for a program and its "
-                         f"scenario: {why}")
-    texts = _switch_files(switch) if switch is not None else {
-        name: (TEMPLATES / name).read_bytes() for name in FILES}
+        raise UsageError(
+            f"new: --switch: {in_quotes(switch)} is no name for a program and its scenario: {why}"
+        )
+    texts = (
+        _switch_files(switch)
+        if switch is not None
+        else {name: (TEMPLATES / name).read_bytes() for name in FILES}
+    )
     opened = Folder.at(folder)
     taken = [name for name in texts if name in opened.names()]
     if taken:
-        raise UsageError(f"new: {folder / taken[0]} is there already, and nothing is overwritten; "
-                         "name another folder: loomnet new DIR")
+        raise UsageError(
+            f"new: {folder / taken[0]} is there already, and nothing is overwritten; "
+            "name another folder: loomnet new DIR"
+        )
     with all_or_none(opened, map(Path, texts)):
         for name, text in texts.items():
             opened.write(name, text)
@@ -63,9 +73,12 @@ def new(
 
 def _switch_files(name: str) -> dict[str, bytes]:
     """The files of a switch program of this name."""
-    return {file.replace("heavy", name): re.sub(
-                rb"\bheavy\b", name.encode(), (SWITCH_TEMPLATES / file).read_bytes())
-            for file in SWITCH_FILES}
+    return {
+        file.replace("heavy", name): re.sub(
+            rb"\bheavy\b", name.encode(), (SWITCH_TEMPLATES / file).read_bytes()
+        )
+        for file in SWITCH_FILES
+    }
 
 
 def _no_name(name: str) -> str | None:
@@ -96,19 +109,32 @@ def _next_steps(folder: Path, switch: str | None) -> list[str]:
     from loomnet.base.installing import install_line
 
     go = [f"cd {shlex.quote(str(folder))}"] if folder != Path(".") else []
-    commands = [*go, "loomnet run flap.py", "loomnet run flap.py --set planes=8", "pytest",
-                "jupyter lab flap.ipynb"]
-    written = {FILES[0]: "a scenario: a network, a job, a fault, and what must hold",
-               FILES[1]: "the same as a test", FILES[2]: "the same network in a notebook"}
+    commands = [
+        *go,
+        "loomnet run flap.py",
+        "loomnet run flap.py --set planes=8",
+        "pytest",
+        "jupyter lab flap.ipynb",
+    ]
+    written = {
+        FILES[0]: "a scenario: a network, a job, a fault, and what must hold",
+        FILES[1]: "the same as a test",
+        FILES[2]: "the same network in a notebook",
+    }
     if switch:
         commands = [*go, f"loomnet run {switch}.py", "pytest"]
-        written = {f"{switch}.c": "the switch program: docs/switch-programs.md explains it",
-                   f"{switch}.py": "a scenario whose switches run it",
-                   f"test_{switch}.py": "the same as a test"}
+        written = {
+            f"{switch}.c": "the switch program: docs/switch-programs.md explains it",
+            f"{switch}.py": "a scenario whose switches run it",
+            f"test_{switch}.py": "the same as a test",
+        }
     width = max(map(len, written)) + 2
-    lines = [f"Written in {folder.resolve()}:",
-             *(f"    {name:<{width}}{what}" for name, what in written.items()),
-             "What to type now:", *(f"    {line}" for line in commands)]
+    lines = [
+        f"Written in {folder.resolve()}:",
+        *(f"    {name:<{width}}{what}" for name, what in written.items()),
+        "What to type now:",
+        *(f"    {line}" for line in commands),
+    ]
     if importlib.util.find_spec("pytest") is None:
         lines.append(f"pytest is missing: {install_line('test')}")
     if not switch and importlib.util.find_spec("jupyterlab") is None:

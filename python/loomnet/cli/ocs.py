@@ -19,14 +19,16 @@ Run = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="Where several runs have panels.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
-Listed = Annotated[
-    str, typer.Argument(metavar="LIST", help="Cross-connects: 1A-16B,2A..4A-5B..7B")
-]
+Listed = Annotated[str, typer.Argument(metavar="LIST", help="Cross-connects: 1A-16B,2A..4A-5B..7B")]
 
-ocs = App(help="See and patch the panels of a live run.", epilog=examples(
-    "sudo loomnet ocs show cross-connect status",
-    "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
-    "sudo loomnet ocs reconcile 1-16"))
+ocs = App(
+    help="See and patch the panels of a live run.",
+    epilog=examples(
+        "sudo loomnet ocs show cross-connect status",
+        "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
+        "sudo loomnet ocs reconcile 1-16",
+    ),
+)
 show = App(help="Show what a panel was told to do, and its state.")
 config = App(help="Tell a panel to join ports, or to change one.")
 show_cross = App(help="Cross-connects.")
@@ -64,15 +66,24 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
         widths[at] = max(widths[at] - over, len(columns[at]))
     lines = []
     for row in [list(columns), *cells]:
-        cut = [text if len(text) <= width else f"{text[:width - 1]}…"
-               for text, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(text.ljust(width)
-                               for text, width in zip(cut, widths, strict=True)).rstrip())
+        cut = [
+            text if len(text) <= width else f"{text[: width - 1]}…"
+            for text, width in zip(row, widths, strict=True)
+        ]
+        lines.append(
+            "  ".join(text.ljust(width) for text, width in zip(cut, widths, strict=True)).rstrip()
+        )
     return "\n".join(lines)
 
 
-def _show(what: str, panel: str | None, run: str | None, as_json: bool, columns: Sequence[str],
-          **fields: Any) -> int:
+def _show(
+    what: str,
+    panel: str | None,
+    run: str | None,
+    as_json: bool,
+    columns: Sequence[str],
+    **fields: Any,
+) -> int:
     [rows] = _asked(panel, run, {"command": f"show {what}", **fields})
     if as_json:
         return _say(rows, True)
@@ -93,8 +104,9 @@ def show_cross_status(panel: Panel = None, run: Run = None, json_out: Json = Fal
     """Cross-connects that there are, or shall be, and half-circuits among them."""
     from loomnet.ocs.translation import CROSS_STATUS
 
-    rows, half = _asked(panel, run, {"command": "show cross-connect status"},
-                        {"command": "show half-circuits"})
+    rows, half = _asked(
+        panel, run, {"command": "show cross-connect status"}, {"command": "show half-circuits"}
+    )
     if json_out:
         return _say(rows, True)
     print(table(CROSS_STATUS, rows))
@@ -131,65 +143,102 @@ def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = Fal
 @show.command("factory-insertion-loss")
 def show_factory_insertion_loss(
     listed: Annotated[str | None, typer.Argument(metavar="LIST", help="By default all.")] = None,
-    panel: Panel = None, run: Run = None, json_out: Json = False,
+    panel: Panel = None,
+    run: Run = None,
+    json_out: Json = False,
 ) -> int:
     """Losses of light, as measured when the panel was made."""
     from loomnet.ocs.translation import LOSS
 
-    return _show("factory-insertion-loss", panel, run, json_out, LOSS,
-                 **({} if listed is None else {"list": listed}))
+    return _show(
+        "factory-insertion-loss",
+        panel,
+        run,
+        json_out,
+        LOSS,
+        **({} if listed is None else {"list": listed}),
+    )
 
 
 @config_cross.command("add")
 def config_cross_add(
     listed: Listed,
     mode: Annotated[
-        str, typer.Argument(metavar="MODE", help="update: takes the ports from "
-                            "what uses them; safe: refused if anything does; overwrite: these "
-                            "and no others.")
+        str,
+        typer.Argument(
+            metavar="MODE",
+            help="update: takes the ports from "
+            "what uses them; safe: refused if anything does; overwrite: these "
+            "and no others.",
+        ),
     ] = "update",
-    panel: Panel = None, run: Run = None, json_out: Json = False,
+    panel: Panel = None,
+    run: Run = None,
+    json_out: Json = False,
 ) -> int:
     """Add cross-connects."""
-    return _say(_asked(panel, run, {"command": "config cross-connect add", "list": listed,
-                                    "mode": mode})[0], json_out)
+    return _say(
+        _asked(panel, run, {"command": "config cross-connect add", "list": listed, "mode": mode})[
+            0
+        ],
+        json_out,
+    )
 
 
 @config_cross.command("delete")
-def config_cross_delete(listed: Listed, panel: Panel = None, run: Run = None,
-                        json_out: Json = False) -> int:
+def config_cross_delete(
+    listed: Listed, panel: Panel = None, run: Run = None, json_out: Json = False
+) -> int:
     """Remove cross-connects."""
-    return _say(_asked(panel, run, {"command": "config cross-connect delete",
-                                    "list": listed})[0], json_out)
+    return _say(
+        _asked(panel, run, {"command": "config cross-connect delete", "list": listed})[0], json_out
+    )
 
 
 @config_port.command("label")
-def config_port_label(port: Annotated[str, typer.Argument(metavar="PORT")],
-                      text: Annotated[str, typer.Argument(metavar="TEXT")],
-                      panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
+def config_port_label(
+    port: Annotated[str, typer.Argument(metavar="PORT")],
+    text: Annotated[str, typer.Argument(metavar="TEXT")],
+    panel: Panel = None,
+    run: Run = None,
+    json_out: Json = False,
+) -> int:
     """Name a simplex port; "" takes the name away."""
-    return _say(_asked(panel, run, {"command": "config port label", "port": port,
-                                    "text": text})[0], json_out)
+    return _say(
+        _asked(panel, run, {"command": "config port label", "port": port, "text": text})[0],
+        json_out,
+    )
 
 
 @config_port.command("state")
 def config_port_state(
     port: Annotated[str, typer.Argument(metavar="PORT")],
     state: Annotated[str, typer.Argument(metavar="normal|force_blocked|powered_off")],
-    panel: Panel = None, run: Run = None, json_out: Json = False,
+    panel: Panel = None,
+    run: Run = None,
+    json_out: Json = False,
 ) -> int:
     """Block a simplex port, or give it back."""
-    return _say(_asked(panel, run, {"command": "config port state", "port": port,
-                                    "state": state})[0], json_out)
+    return _say(
+        _asked(panel, run, {"command": "config port state", "port": port, "state": state})[0],
+        json_out,
+    )
 
 
 @ocs.command("reconcile")
 def reconcile(
-    listed: Annotated[str, typer.Argument(
-        metavar="LIST", help="Cross-connects as 1A-16B, or both directions as 1-16.")],
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0, max=600,
-                                           help="Patience until all are tuned.")] = 60,
-    panel: Panel = None, run: Run = None, json_out: Json = False,
+    listed: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIST", help="Cross-connects as 1A-16B, or both directions as 1-16."
+        ),
+    ],
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, max=600, help="Patience until all are tuned.")
+    ] = 60,
+    panel: Panel = None,
+    run: Run = None,
+    json_out: Json = False,
 ) -> int:
     """Give the panel these cross-connects and no others, and wait until they are tuned. Those that
     it has already are not touched. Exit 1 where they are not tuned in time."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def share(text: str) -> float:
-    """"5%" or "0.05" as 0.05. Raises UsageError for anything else."""
+    """ "5%" or "0.05" as 0.05. Raises UsageError for anything else."""
     number = text.strip()
     percent = number.endswith("%")
     try:
@@ -31,12 +31,16 @@ def share(text: str) -> float:
 
 def compare(
     a: Run,
-    b: Annotated[str, typer.Argument(metavar="RUN", autocompletion=runs,
-                                     help="The run to judge against it.")],
+    b: Annotated[
+        str, typer.Argument(metavar="RUN", autocompletion=runs, help="The run to judge against it.")
+    ],
     rel: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05. By default "
-                     "1%, and 5% where one of the runs was live."),
+        typer.Option(
+            metavar="SHARE",
+            help="Changes up to this are none: 5% or 0.05. By default "
+            "1%, and 5% where one of the runs was live.",
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show equal numbers too.")] = False,
 ) -> int:
@@ -88,8 +92,10 @@ def replay(
     for line in again.remarks:
         print(line)
     if again.identical:
-        print(f"identical: {again.report.directory}/report.json equals {again.original} to the "
-              f"byte ({again.size} bytes)")
+        print(
+            f"identical: {again.report.directory}/report.json equals {again.original} to the "
+            f"byte ({again.size} bytes)"
+        )
         return EXIT_OK
     for line in again.differences:
         print(line)

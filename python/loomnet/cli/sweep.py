@@ -23,8 +23,12 @@ def sweep(
     target: Scenario,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=A,B,…", autocompletion=settings,
-                     help="Values of a parameter; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=A,B,…",
+            autocompletion=settings,
+            help="Values of a parameter; may be repeated.",
+        ),
     ] = None,
     seeds: Annotated[
         str, typer.Option(metavar="N", help="Seeds 0 … N-1, or a list of them: 3,5,8.")
@@ -45,7 +49,9 @@ def sweep(
     ] = False,
     ci: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Means with confidence intervals in the table, as 0.95.")
+        typer.Option(
+            metavar="SHARE", help="Means with confidence intervals in the table, as 0.95."
+        ),
     ] = None,
     max_wall: MaxWall = None,
 ) -> int:
@@ -104,13 +110,18 @@ def _print(made: Sweep, ci: float | None) -> None:
     for line in made.remarks:
         print(printable(f"note: {line}"))
     if made.kept:
-        print(f"{made.kept} of {how_many(len(made), 'point')} "
-              f"{'was' if made.kept == 1 else 'were'} there already")
+        print(
+            f"{made.kept} of {how_many(len(made), 'point')} "
+            f"{'was' if made.kept == 1 else 'were'} there already"
+        )
     print(f"{len(made)} points, {len(failed)} failed, {made.missing} missing: {made.path}")
     if made.interrupted:
         print("interrupted; the same command goes on from here")
     elif made.gone:
-        print(f"loomnet: sweep: {made.gone}; the same command with another scheduler goes on from "
-              "here", file=sys.stderr)
+        print(
+            f"loomnet: sweep: {made.gone}; the same command with another scheduler goes on from "
+            "here",
+            file=sys.stderr,
+        )
     elif failed:
         print("the same command with --retry-failed runs these alone")

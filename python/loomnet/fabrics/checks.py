@@ -22,8 +22,7 @@ def check_fabric(fabric: FabricView) -> None:
         ends = [fabric.switches[end].plane for end in (link.a, link.b) if end in fabric.switches]
         if len(set(ends)) > 1:
             raise FabricError(
-                f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
-                "planes are disjoint"
+                f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: planes are disjoint"
             )
         if fabric.plane_of(link) is None:
             check_link(link)
@@ -38,8 +37,9 @@ def check_fabric(fabric: FabricView) -> None:
             raise FabricError(f"{node.name} has no link")
     for host in fabric.hosts:
         if len(degree[host]) > MAX_NIC_PORTS:
-            raise FabricError(f"{host} has {len(degree[host])} links: a NIC has "
-                              f"{MAX_NIC_PORTS} ports at most")
+            raise FabricError(
+                f"{host} has {len(degree[host])} links: a NIC has {MAX_NIC_PORTS} ports at most"
+            )
         taken: dict[int, str] = {}
         for link in degree[host]:
             plane = fabric.plane_of(link)
@@ -66,8 +66,11 @@ def check_fabric(fabric: FabricView) -> None:
 
 
 def _check_connected(fabric: FabricView, plane: int, degree: dict[str, list[Link]]) -> None:
-    hosts = [host for host, links in degree.items() if host in fabric.hosts
-             and any(fabric.plane_of(link) == plane for link in links)]
+    hosts = [
+        host
+        for host, links in degree.items()
+        if host in fabric.hosts and any(fabric.plane_of(link) == plane for link in links)
+    ]
     if not hosts:
         raise FabricError(f"plane {plane} has no host")
     seen, todo = {hosts[0]}, [hosts[0]]

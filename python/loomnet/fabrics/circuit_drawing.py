@@ -22,12 +22,14 @@ def joined_hosts(fabric: FabricView, panel: Panel) -> Counter[tuple[str, str]]:
         table = ports.table(panel.first)
     except FabricError:
         return Counter()
-    return Counter((ports.hosts[port], ports.hosts[far]) for port, far in enumerate(table)
-                   if port < far < len(ports.hosts) and port < len(ports.hosts))
+    return Counter(
+        (ports.hosts[port], ports.hosts[far])
+        for port, far in enumerate(table)
+        if port < far < len(ports.hosts) and port < len(ports.hosts)
+    )
 
 
-def draw_circuits(axes: Any, fabric: FabricView,
-                  place: Mapping[str, tuple[float, float]]) -> int:
+def draw_circuits(axes: Any, fabric: FabricView, place: Mapping[str, tuple[float, float]]) -> int:
     """On axes, with nodes at these places; returns how many circuits there are."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -38,9 +40,18 @@ def draw_circuits(axes: Any, fabric: FabricView,
         for (a, b), count in joined_hosts(fabric, panel).items():
             (x, y), (u, v) = place[a], place[b]
             deep = DEPTH * (0.35 + 0.65 * abs(x - u) / (widest or 1.0)) * 4 / 3
-            curve = Path([(x, y), (x, y - deep), (u, v - deep), (u, v)],
-                         [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-            axes.add_patch(PathPatch(curve, facecolor="none", edgecolor=COLOUR,
-                                     linewidth=0.9 + 0.6 * count, zorder=0.5))
+            curve = Path(
+                [(x, y), (x, y - deep), (u, v - deep), (u, v)],
+                [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+            )
+            axes.add_patch(
+                PathPatch(
+                    curve,
+                    facecolor="none",
+                    edgecolor=COLOUR,
+                    linewidth=0.9 + 0.6 * count,
+                    zorder=0.5,
+                )
+            )
             total += count
     return total

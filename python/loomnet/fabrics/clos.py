@@ -64,10 +64,14 @@ def _hosts(where: str, count: int) -> None:
         raise FabricError(f"{where}: {count:,} hosts are more than the {MAX_HOSTS:,} of one fabric")
 
 
-def _half(where: str, rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None,
-          tier: str = "") -> HalfLink:
-    return HalfLink(Rate.given(f"{where}.{tier}rate", rate),
-                    Time.given(f"{where}.{tier}delay", delay), pfc=pfc_setting(pfc))
+def _half(
+    where: str, rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None, tier: str = ""
+) -> HalfLink:
+    return HalfLink(
+        Rate.given(f"{where}.{tier}rate", rate),
+        Time.given(f"{where}.{tier}delay", delay),
+        pfc=pfc_setting(pfc),
+    )
 
 
 def _local(where: str, ranks: int, link: Rate | str | None, delay: Time | str | None) -> LocalRanks:
@@ -77,8 +81,9 @@ def _local(where: str, ranks: int, link: Rate | str | None, delay: Time | str | 
 def _add_host(fabric: Fabric, ports: int, local: LocalRanks) -> str:
     if local.count == 1:
         return fabric.add_host(ports=ports)
-    return fabric.add_host(ports=ports, ranks=local.count, local_link=local.rate,
-                           local_delay=local.delay)
+    return fabric.add_host(
+        ports=ports, ranks=local.count, local_link=local.rate, local_delay=local.delay
+    )
 
 
 @checked_call
@@ -132,8 +137,14 @@ def two_tier(
     )
     shape = Clos(planes, leaves, spines, hosts_per_leaf, order=order)
     name = f"clos-{planes}x{leaves}x{spines}"
-    return ClosFabric(name, shape, (low, high), radix=radix, payload=payload,
-                      local=_local(where, ranks_per_host, local_link, local_delay)).check()
+    return ClosFabric(
+        name,
+        shape,
+        (low, high),
+        radix=radix,
+        payload=payload,
+        local=_local(where, ranks_per_host, local_link, local_delay),
+    ).check()
 
 
 @checked_call
@@ -209,8 +220,14 @@ def three_tier(
         planes, pods * leaves_per_pod, aggs_per_pod, hosts_per_leaf, pods, cores_per_agg, order
     )
     name = f"clos3-{planes}x{pods}x{leaves_per_pod}x{aggs_per_pod}x{cores_per_agg}"
-    return ClosFabric(name, shape, specs, radix=radix, payload=payload,
-                      local=_local(where, ranks_per_host, local_link, local_delay)).check()
+    return ClosFabric(
+        name,
+        shape,
+        specs,
+        radix=radix,
+        payload=payload,
+        local=_local(where, ranks_per_host, local_link, local_delay),
+    ).check()
 
 
 @checked_call

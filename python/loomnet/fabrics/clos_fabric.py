@@ -55,13 +55,17 @@ class ClosFabric(Fabric):
         if name not in _LISTED or shape is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if name == "hosts":
-            found: Any = {host: Host(host, "rank", shape.planes, self.local)
-                          for host in map(shape.name, range(shape.hosts))}
+            found: Any = {
+                host: Host(host, "rank", shape.planes, self.local)
+                for host in map(shape.name, range(shape.hosts))
+            }
         elif name == "switches":
-            found = {switch: Switch(switch, plane, self.radix)
-                     for plane in range(shape.planes)
-                     for index in range(shape.switches_per_plane)
-                     for switch in [shape.name(shape.leaf(plane, index))]}
+            found = {
+                switch: Switch(switch, plane, self.radix)
+                for plane in range(shape.planes)
+                for index in range(shape.switches_per_plane)
+                for switch in [shape.name(shape.leaf(plane, index))]
+            }
         else:
             found = self._listed_links(shape)
         self.__dict__[name] = found
@@ -130,17 +134,32 @@ class ClosFabric(Fabric):
         shape = self.shape
         if shape is None or not isinstance(pattern, str) or pattern.count(mark) != 1:
             return super().match(pattern)
-        found = (self._match_all(shape, pattern, mark) if _GLOB & set(pattern) else
-                 self._match_one(shape, pattern, mark))
+        found = (
+            self._match_all(shape, pattern, mark)
+            if _GLOB & set(pattern)
+            else self._match_one(shape, pattern, mark)
+        )
         if found:
             return found
         if shape.links <= MOST_LISTED:
             return super().match(pattern)  # which raises with the nearest names
-        unknown = next((end for end in pattern.split(mark) if not _GLOB & set(end)
-                        and shape.node(end) is None), None)
-        raise UsageError(f'no link "{pattern}"' + (
-            "" if unknown is None else f'; no node "{unknown}"'
-            f"{did_you_mean(unknown, map(shape.name, range(shape.nodes)))}"))
+        unknown = next(
+            (
+                end
+                for end in pattern.split(mark)
+                if not _GLOB & set(end) and shape.node(end) is None
+            ),
+            None,
+        )
+        raise UsageError(
+            f'no link "{pattern}"'
+            + (
+                ""
+                if unknown is None
+                else f'; no node "{unknown}"'
+                f"{did_you_mean(unknown, map(shape.name, range(shape.nodes)))}"
+            )
+        )
 
     def _match_one(self, shape: Clos, pattern: str, mark: str) -> list[tuple[Link, int]]:
         a, b = (shape.node(end) for end in pattern.split(mark))
@@ -161,16 +180,21 @@ class ClosFabric(Fabric):
         ahead = first[rows[:, 1]] & last[rows[:, 3]]
         back = last[rows[:, 1]] & first[rows[:, 3]]
         one_way = mark == "->"
-        return [(self.link(int(rows[at, 0])),
-                 0 if not one_way or ahead[at] == back[at] else 1 if ahead[at] else -1)
-                for at in numpy.flatnonzero(ahead | back)]
+        return [
+            (
+                self.link(int(rows[at, 0])),
+                0 if not one_way or ahead[at] == back[at] else 1 if ahead[at] else -1,
+            )
+            for at in numpy.flatnonzero(ahead | back)
+        ]
 
     def links_of(self, node: str) -> list[Link]:
         number = None if self.shape is None else self.shape.node(node)
         if self.shape is None or number is None:
             return super().links_of(node)
-        return [self.link(self.shape.link_at(number, port))
-                for port in range(self.shape.ports(number))]
+        return [
+            self.link(self.shape.link_at(number, port)) for port in range(self.shape.ports(number))
+        ]
 
     @property
     def half_counts(self) -> Counter[HalfLink]:
@@ -178,8 +202,12 @@ class ClosFabric(Fabric):
         shape = self.shape
         if shape is None:
             return super().half_counts
-        found = Counter({spec: 2 * shape.planes * links for spec, links in
-                         zip(self.specs, shape.links_of_tiers, strict=False)})
+        found = Counter(
+            {
+                spec: 2 * shape.planes * links
+                for spec, links in zip(self.specs, shape.links_of_tiers, strict=False)
+            }
+        )
         for number, halves in self.own.items():
             found[self.specs[shape.link_tier(number)]] -= 2
             found.update(halves)
@@ -247,8 +275,10 @@ class ClosFabric(Fabric):
     def add_panel(self, name: str, **values: Any) -> str:
         added = super().add_panel(name, **values)
         # The Clos gave its hosts a port for each plane; each link to a panel is one more.
-        self.hosts = {host.name: replace(host, ports=None) if host.ports == self.planes else host
-                      for host in self.hosts.values()}
+        self.hosts = {
+            host.name: replace(host, ports=None) if host.ports == self.planes else host
+            for host in self.hosts.values()
+        }
         return added
 
     def add_link(self, a: str, b: str, **values: Any) -> str:
@@ -271,5 +301,6 @@ def _named(shape: Clos, pattern: str) -> numpy.ndarray:
     import numpy
 
     matches = re.compile(fnmatch.translate(pattern)).match
-    return numpy.fromiter((matches(shape.name(node)) is not None for node in range(shape.nodes)),
-                          bool, shape.nodes)
+    return numpy.fromiter(
+        (matches(shape.name(node)) is not None for node in range(shape.nodes)), bool, shape.nodes
+    )

@@ -17,15 +17,26 @@ def touched(shape: Clos, hosts: Iterable[int]) -> Touched:
     ordered = sorted(set(hosts))
     leaves = sorted({shape.leaf_index(host) for host in ordered})
     pods = sorted({leaf // shape.leaves_per_pod for leaf in leaves})
-    return Touched(shape, ordered, leaves, pods,
-                   shape.aggs_per_pod if len(leaves) > 1 else 0,
-                   shape.cores if len(pods) > 1 else 0)
+    return Touched(
+        shape,
+        ordered,
+        leaves,
+        pods,
+        shape.aggs_per_pod if len(leaves) > 1 else 0,
+        shape.cores if len(pods) > 1 else 0,
+    )
 
 
 def whole(shape: Clos) -> Touched:
     """All of it, whatever traffic there is."""
-    return Touched(shape, range(shape.hosts), range(shape.leaves), range(shape.pods),
-                   shape.aggs_per_pod, shape.cores)
+    return Touched(
+        shape,
+        range(shape.hosts),
+        range(shape.leaves),
+        range(shape.pods),
+        shape.aggs_per_pod,
+        shape.cores,
+    )
 
 
 class Touched:
@@ -91,25 +102,38 @@ class Touched:
     def wiring(self) -> numpy.ndarray:
         """Rows of link, node, port, node, port, the lower tier first, in order of the links."""
         return numpy.concatenate(
-            [rows for plane in range(self.shape.planes) for rows in self._wired(plane)])
+            [rows for plane in range(self.shape.planes) for rows in self._wired(plane)]
+        )
 
     def _wired(self, plane: int) -> Iterator[numpy.ndarray]:
         shape = self.shape
         hosts = numpy.array(self.hosts, dtype=numpy.int64)
-        down, leaf = ((hosts // shape.leaves, hosts % shape.leaves) if shape.order == "spread" else
-                      (hosts % shape.hosts_per_leaf, hosts // shape.hosts_per_leaf))
-        yield _rows(shape.host_link(plane, 0) + hosts, hosts, plane, shape.leaf(plane, 0) + leaf,
-                    down)
+        down, leaf = (
+            (hosts // shape.leaves, hosts % shape.leaves)
+            if shape.order == "spread"
+            else (hosts % shape.hosts_per_leaf, hosts // shape.hosts_per_leaf)
+        )
+        yield _rows(
+            shape.host_link(plane, 0) + hosts, hosts, plane, shape.leaf(plane, 0) + leaf, down
+        )
         low, up = _pairs(self.leaves, self.ups)
         pod, down = numpy.divmod(low, shape.leaves_per_pod)
-        yield _rows(shape.leaf_link(plane, 0, 0) + low * shape.aggs_per_pod + up,
-                    shape.leaf(plane, 0) + low, shape.hosts_per_leaf + up,
-                    shape.agg(plane, 0) + pod * shape.aggs_per_pod + up, down)
+        yield _rows(
+            shape.leaf_link(plane, 0, 0) + low * shape.aggs_per_pod + up,
+            shape.leaf(plane, 0) + low,
+            shape.hosts_per_leaf + up,
+            shape.agg(plane, 0) + pod * shape.aggs_per_pod + up,
+            down,
+        )
         low, up = _pairs(self.aggs, self.core_ups)
         pod, which = numpy.divmod(low, shape.aggs_per_pod)
-        yield _rows(shape.agg_link(plane, 0, 0) + low * shape.cores_per_agg + up,
-                    shape.agg(plane, 0) + low, shape.leaves_per_pod + up,
-                    shape.core(plane, 0) + which * shape.cores_per_agg + up, pod)
+        yield _rows(
+            shape.agg_link(plane, 0, 0) + low * shape.cores_per_agg + up,
+            shape.agg(plane, 0) + low,
+            shape.leaves_per_pod + up,
+            shape.core(plane, 0) + which * shape.cores_per_agg + up,
+            pod,
+        )
 
     def has(self, link: int) -> bool:
         shape = self.shape
@@ -158,8 +182,10 @@ class Touched:
 
 
 def _pairs(low: Sequence[int], ups: Sequence[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    return (numpy.repeat(numpy.array(low, dtype=numpy.int64), len(ups)),
-            numpy.tile(numpy.arange(len(ups), dtype=numpy.int64), len(low)))
+    return (
+        numpy.repeat(numpy.array(low, dtype=numpy.int64), len(ups)),
+        numpy.tile(numpy.arange(len(ups), dtype=numpy.int64), len(low)),
+    )
 
 
 def _rows(*columns: Any) -> numpy.ndarray:

@@ -91,8 +91,11 @@ def _panels(fabric: FabricView) -> dict[str, tuple[float, str]]:
         return {}
     links = [link for link in fabric.all_links() if fabric.plane_of(link) is None]
     first = sum(len(panel.first) for panel in fabric.panels.values())
-    return {"panels": (len(fabric.panels), ""), "links to panels": (len(links), ""),
-            "circuits when a run begins": (first, "")}
+    return {
+        "panels": (len(fabric.panels), ""),
+        "links to panels": (len(links), ""),
+        "circuits when a run begins": (first, ""),
+    }
 
 
 def _ranks(fabric: FabricView) -> dict[str, tuple[float, str]]:
@@ -101,10 +104,14 @@ def _ranks(fabric: FabricView) -> dict[str, tuple[float, str]]:
     if not found:
         return {}
     # Built in part or not: hosts that are not among these have one rank or none.
-    single = (fabric.counts[0] - sum(found.values()) if fabric.shape is not None else
-              sum(host.role == "rank" and host.ranks == 1 for host in fabric.hosts.values()))
+    single = (
+        fabric.counts[0] - sum(found.values())
+        if fabric.shape is not None
+        else sum(host.role == "rank" and host.ranks == 1 for host in fabric.hosts.values())
+    )
     rows: dict[str, tuple[float, str]] = {
-        "places for ranks": (single + sum(each.count * hosts for each, hosts in found.items()), "")}
+        "places for ranks": (single + sum(each.count * hosts for each, hosts in found.items()), "")
+    }
     for each, hosts in found.items():
         rows[f"hosts with {each.count} ranks, {each.rate}, {each.delay}"] = (hosts, "")
     return rows
@@ -133,17 +140,22 @@ def _short_queues(fabric: FabricView) -> dict[str, tuple[float, str]]:
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = base_rtt(topology_of(fabric), frame)
     short = sum(
-        count for half, count in fabric.half_counts.items()
-        if half.data_limit is None and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * frame)
-    return {"one-way links with the least data queue": (
-        short, f"their BDP, of less than {MIN_QUEUE_PACKETS} packets, is taken as so many")}
+        count
+        for half, count in fabric.half_counts.items()
+        if half.data_limit is None and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * frame
+    )
+    return {
+        "one-way links with the least data queue": (
+            short,
+            f"their BDP, of less than {MIN_QUEUE_PACKETS} packets, is taken as so many",
+        )
+    }
 
 
 def _pfc(fabric: ClosView, per_plane: tuple[int, ...]) -> dict[str, tuple[float, str]]:
     """Switch ports under PFC, and what each reserves of its switch's buffer."""
     frame = fabric.payload.bytes + HEADER_BYTES
-    settings = tier_settings(fabric, longest_rtt(fabric, frame), frame,
-                             LinkDefaults(pfc=True))
+    settings = tier_settings(fabric, longest_rtt(fabric, frame), frame, LinkDefaults(pfc=True))
     tiers = range(len(fabric.specs))
     with_roce = [fabric.specs[tier].pfc is None for tier in tiers]
     ports = sum(

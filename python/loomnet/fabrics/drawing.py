@@ -37,13 +37,22 @@ def to_networkx(fabric: FabricView) -> Any:
     for host in fabric.hosts.values():
         graph.add_node(host.name, kind="host", role=host.role)
         if host.ranks > 1:
-            graph.add_node(host.name, ranks=host.ranks, local_link=str(host.local.rate),
-                           local_delay=str(host.local.delay))
+            graph.add_node(
+                host.name,
+                ranks=host.ranks,
+                local_link=str(host.local.rate),
+                local_delay=str(host.local.delay),
+            )
     for switch in fabric.switches.values():
         graph.add_node(switch.name, kind="switch", plane=switch.plane)
     for panel in fabric.panels.values():
-        graph.add_node(panel.name, kind="panel", ports=panel.ports, profile=panel.profile,
-                       carrier=panel.carrier)
+        graph.add_node(
+            panel.name,
+            kind="panel",
+            ports=panel.ports,
+            profile=panel.profile,
+            carrier=panel.carrier,
+        )
     for link in fabric.all_links():
         graph.add_edge(
             link.a,
@@ -92,15 +101,25 @@ def tiers(fabric: FabricView) -> dict[str, int]:
         ends = [link.b if link.a == name else link.a for link in fabric.links_of(name)]
         hosts[name] = sum(end in fabric.hosts for end in ends)
         beside[name] |= {end for end in ends if end in fabric.switches}
-    first = [name for name in fabric.switches if hosts[name] and not any(
-        (hosts[other], -len(beside[other])) > (hosts[name], -len(beside[name]))
-        for other in beside[name] if hosts[other])]
+    first = [
+        name
+        for name in fabric.switches
+        if hosts[name]
+        and not any(
+            (hosts[other], -len(beside[other])) > (hosts[name], -len(beside[name]))
+            for other in beside[name]
+            if hosts[other]
+        )
+    ]
     found = dict.fromkeys(first, 1)
     row, tier = first, 1
     while row:
         tier += 1
-        row = [name for name in dict.fromkeys(other for each in row for other in beside[each])
-               if name not in found]
+        row = [
+            name
+            for name in dict.fromkeys(other for each in row for other in beside[each])
+            if name not in found
+        ]
         found |= dict.fromkeys(row, tier)
     # In the order of the fabric; switches that no host reaches stand where spines do.
     return {name: found.get(name, 2) for name in fabric.switches}
@@ -114,30 +133,45 @@ def fabric_figure(fabric: FabricView) -> Any:
     graph, place = to_networkx(fabric), positions(fabric)
     wide = max(x for x, _ in place.values()) if place else 1
     high = max((y for _, y in place.values()), default=2)
-    figure = Figure(figsize=(min(3 + 0.9 * wide, MOST_INCHES), 3.6 + 0.9 * max(high - 2, 0)),
-                    layout="constrained")
+    figure = Figure(
+        figsize=(min(3 + 0.9 * wide, MOST_INCHES), 3.6 + 0.9 * max(high - 2, 0)),
+        layout="constrained",
+    )
     axes = figure.subplots()
     level = [(a, b) for a, b in graph.edges if place[a][1] == place[b][1]]
     for edges, more in (
-            ([edge for edge in graph.edges if edge not in set(level)], {}),
-            # Along a row a link would run behind the switches between its ends.
-            (level, {"arrows": True, "arrowstyle": "-", "connectionstyle": "arc3,rad=-0.25"})):
+        ([edge for edge in graph.edges if edge not in set(level)], {}),
+        # Along a row a link would run behind the switches between its ends.
+        (level, {"arrows": True, "arrowstyle": "-", "connectionstyle": "arc3,rad=-0.25"}),
+    ):
         planes = [graph.edges[edge]["plane"] for edge in edges]
         networkx.draw_networkx_edges(
-            graph, place, edges, ax=axes, alpha=0.7,
+            graph,
+            place,
+            edges,
+            ax=axes,
+            alpha=0.7,
             width=[0.5 if plane is None else 1.1 for plane in planes],
-            edge_color=[PANEL_COLOUR if plane is None else PLANE_COLOURS[plane % 8]
-                        for plane in planes], **more)
+            edge_color=[
+                PANEL_COLOUR if plane is None else PLANE_COLOURS[plane % 8] for plane in planes
+            ],
+            **more,
+        )
     circuits = draw_circuits(axes, fabric, place)
-    for kind, shape, colour in (("host", "s", "#333333"), ("switch", "o", "#888888"),
-                                ("panel", "D", PANEL_COLOUR)):
+    for kind, shape, colour in (
+        ("host", "s", "#333333"),
+        ("switch", "o", "#888888"),
+        ("panel", "D", PANEL_COLOUR),
+    ):
         nodes = [name for name, data in graph.nodes(data=True) if data["kind"] == kind]
         networkx.draw_networkx_nodes(
             graph, place, nodes, ax=axes, node_shape=shape, node_size=130, node_color=colour
         )
     if len(graph) <= 48:
-        labels = {name: f"{name} x{data['ranks']}" if "ranks" in data else name
-                  for name, data in graph.nodes(data=True)}
+        labels = {
+            name: f"{name} x{data['ranks']}" if "ranks" in data else name
+            for name, data in graph.nodes(data=True)
+        }
         _name(axes, fabric, place, labels)
     counts = [how_many(len(fabric.hosts), "host")]
     if fabric.planes or not fabric.panels:
@@ -150,15 +184,19 @@ def fabric_figure(fabric: FabricView) -> Any:
     return figure
 
 
-def _name(axes: Any, fabric: FabricView, place: dict[str, tuple[float, float]],
-          labels: dict[str, str]) -> None:
+def _name(
+    axes: Any, fabric: FabricView, place: dict[str, tuple[float, float]], labels: dict[str, str]
+) -> None:
     """Names on white, so that no link runs through them: of hosts and panels below, of switches
     above. As large as the fullest row leaves room for."""
     rows: dict[float, list[tuple[float, str]]] = {}
     for name, (x, y) in place.items():
         rows.setdefault(y, []).append((x, labels[name]))
-    across = 0.9 * axes.figure.get_figwidth() / max(
-        max(x for x, _ in place.values()) - min(x for x, _ in place.values()), 1.0)
+    across = (
+        0.9
+        * axes.figure.get_figwidth()
+        / max(max(x for x, _ in place.values()) - min(x for x, _ in place.values()), 1.0)
+    )
     font = LARGEST
     for row in map(sorted, rows.values()):
         for (x, left), (u, right) in itertools.pairwise(row):
@@ -167,17 +205,27 @@ def _name(axes: Any, fabric: FabricView, place: dict[str, tuple[float, float]],
     font = max(font, SMALLEST)
     for name, at in place.items():
         below = name not in fabric.switches and not (fabric.panels and name in fabric.hosts)
-        axes.annotate(labels[name], at, xytext=(0, -8 if below else 8), fontsize=font,
-                      textcoords="offset points", ha="center", va="top" if below else "bottom",
-                      annotation_clip=False, zorder=4,
-                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6})
+        axes.annotate(
+            labels[name],
+            at,
+            xytext=(0, -8 if below else 8),
+            fontsize=font,
+            textcoords="offset points",
+            ha="center",
+            va="top" if below else "bottom",
+            annotation_clip=False,
+            zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
+        )
 
 
 def fabric_html(fabric: FabricView) -> str:
     """The drawing as an element of a page that is never wider than the page."""
     code = base64.b64encode(fabric_svg(fabric).encode()).decode()
-    return (f'<img alt="{html.escape(repr(fabric))}" style="max-width:100%;height:auto" '
-            f'src="data:image/svg+xml;base64,{code}"/>')
+    return (
+        f'<img alt="{html.escape(repr(fabric))}" style="max-width:100%;height:auto" '
+        f'src="data:image/svg+xml;base64,{code}"/>'
+    )
 
 
 def fabric_svg(fabric: FabricView) -> str:

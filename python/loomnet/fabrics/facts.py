@@ -25,8 +25,12 @@ def facts_of(fabric: FabricView) -> dict[str, str]:
     another link has the setting or joins other nodes."""
     hosts, switches, links = fabric.counts
     kinds = fabric.half_counts
-    found = {"hosts": str(hosts), "switches": str(switches), "links": str(links),
-             "payload": str(fabric.payload)}
+    found = {
+        "hosts": str(hosts),
+        "switches": str(switches),
+        "links": str(links),
+        "payload": str(fabric.payload),
+    }
     for each in fields(HalfLink):
         values: Counter[str] = Counter()
         for half, count in kinds.items():
@@ -34,8 +38,9 @@ def facts_of(fabric: FabricView) -> dict[str, str]:
         if set(values) - {_text(each.default)}:
             found[f"link {each.name}"] = _counted(values)
     if programs := Counter(fabric.programs.values()):
-        found["switch programs"] = _counted(Counter(
-            {str(program): count for program, count in programs.items()}))
+        found["switch programs"] = _counted(
+            Counter({str(program): count for program, count in programs.items()})
+        )
     found["wiring"] = _digest(fabric, list(kinds))
     return found
 
@@ -49,13 +54,15 @@ def _text(value: Any) -> str:
 
 
 def _counted(values: Counter[str]) -> str:
-    """"25 Gb/s"; "10 Gb/s of 4, 25 Gb/s of 12" where there are several."""
+    """ "25 Gb/s"; "10 Gb/s of 4, 25 Gb/s of 12" where there are several."""
     if len(values) == 1:
         return next(iter(values))
     shown = sorted(values.items(), key=lambda each: (-each[1], each[0]))
     more = len(shown) - MOST_SHOWN
-    return ", ".join([f"{value} of {count}" for value, count in shown[:MOST_SHOWN]]
-                     + ([how_many(more, "other value")] if more > 0 else []))
+    return ", ".join(
+        [f"{value} of {count}" for value, count in shown[:MOST_SHOWN]]
+        + ([how_many(more, "other value")] if more > 0 else [])
+    )
 
 
 def _digest(fabric: FabricView, kinds: list[HalfLink]) -> str:

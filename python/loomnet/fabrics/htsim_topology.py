@@ -96,24 +96,31 @@ def _clos(
     if bundles[0] != 1:
         raise UsageError(f"{path}: Tier 0: Bundle {bundles[0]}: a host has one link; leave it out")
     for tier in range(1, count):
-        for of_tier, name, ports in ((tier, "Radix_Down", down[tier]),
-                                     (tier - 1, "Radix_Up", up[tier - 1])):
+        for of_tier, name, ports in (
+            (tier, "Radix_Down", down[tier]),
+            (tier - 1, "Radix_Up", up[tier - 1]),
+        ):
             if ports % bundles[tier]:
-                raise UsageError(f"{path}: Tier {of_tier}: {name} {ports} is no multiple of Bundle "
-                                 f"{bundles[tier]} of tier {tier}")
+                raise UsageError(
+                    f"{path}: Tier {of_tier}: {name} {ports} is no multiple of Bundle "
+                    f"{bundles[tier]} of tier {tier}"
+                )
     if 2 in tiers and "radix_up" in tiers[2]:
         raise UsageError(f"{path}: Tier 2: Radix_Up: nothing is above it; leave it out")
     pods, leaves = _divided(path, top, down[0], count)
     if down[0] // up[0] != over[0]:
-        raise UsageError(f"{path}: Tier 0: Oversubscribed {over[0]} is not Radix_Down {down[0]} / "
-                         f"Radix_Up {up[0]}, rounded down")
+        raise UsageError(
+            f"{path}: Tier 0: Oversubscribed {over[0]} is not Radix_Down {down[0]} / "
+            f"Radix_Up {up[0]}, rounded down"
+        )
     uplinks, odd = divmod(top["nodes"] * speeds[0], speeds[1] * over[0])
     per_pod, more = divmod(uplinks, pods * down[1])
     if odd or more or per_pod * bundles[1] != up[0]:
         raise UsageError(
             f"{path}: Tier 0: Radix_Up {up[0]} is not what the speeds of tiers 0 and 1 ask for: "
             f"{uplinks} uplinks in {pods} pods, to switches with Radix_Down {down[1]} and Bundle "
-            f"{bundles[1]}")
+            f"{bundles[1]}"
+        )
     cores_per_agg = 0
     if count == 3:
         above, odd = divmod(uplinks * speeds[1], speeds[2] * over[1])
@@ -122,7 +129,8 @@ def _clos(
             raise UsageError(
                 f"{path}: Tier 1: Radix_Up {up[1]} is not what the speeds of tiers 1 and 2 ask for:"
                 f" {above} uplinks of {pods * per_pod} switches, to switches with Radix_Down "
-                f"{down[2]} and Bundle {bundles[2]}")
+                f"{down[2]} and Bundle {bundles[2]}"
+            )
         cores_per_agg = cores // per_pod
     switch_ps = [of(tier, "switch_latency_ns", 0) for tier in range(count)]
     delays = [
@@ -174,12 +182,16 @@ def _divided(path: Path, top: dict[str, int], down: int, tiers: int) -> tuple[in
     """How many pods there are, and how many leaves each has."""
     nodes, pod = top["nodes"], top["podsize"]
     if tiers == 3 and nodes == pod:
-        raise UsageError(f"{path}: Podsize {pod} is all of Nodes, so that nothing goes by tier 2; "
-                         "say Tiers 2 and leave it out")
+        raise UsageError(
+            f"{path}: Podsize {pod} is all of Nodes, so that nothing goes by tier 2; "
+            "say Tiers 2 and leave it out"
+        )
     if nodes % pod or (tiers == 2 and nodes != pod):
         asked = "is not" if tiers == 2 else "does not divide"
-        raise UsageError(f"{path}: Podsize {pod} {asked} Nodes {nodes}"
-                         + (", though two tiers are one pod" if tiers == 2 else ""))
+        raise UsageError(
+            f"{path}: Podsize {pod} {asked} Nodes {nodes}"
+            + (", though two tiers are one pod" if tiers == 2 else "")
+        )
     if pod % down:
         raise UsageError(f"{path}: Podsize {pod} is no multiple of Radix_Down {down} of tier 0")
     return nodes // pod, pod // down
@@ -188,6 +200,7 @@ def _divided(path: Path, top: dict[str, int], down: int, tiers: int) -> tuple[in
 def _speed(path: Path, tier: int, values: dict[str, int]) -> int:
     speed = values.get("downlink_speed_gbps", 0)
     if not 0 < speed <= 10**9:
-        raise UsageError(f"{path}: Tier {tier}: Downlink_speed_Gbps must be given, from above 0 to "
-                         "1,000,000")
+        raise UsageError(
+            f"{path}: Tier {tier}: Downlink_speed_Gbps must be given, from above 0 to 1,000,000"
+        )
     return speed * 10**6

@@ -108,13 +108,16 @@ class LinkDefaults:
         if len(wanted) == 1:
             return next(iter(wanted.values()))
         each = list(wanted.values())
-        return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
-                   trims=any(one.trims for one in each),
-                   largest_frame=max(one.largest_frame for one in each),
-                   mark_bytes=max(one.mark_bytes for one in each),
-                   trim_bytes=max(one.trim_bytes for one in each),
-                   trim_dscps=max(one.trim_dscps for one in each),
-                   each=tuple(wanted.items()))
+        return cls(
+            pfc=any(one.pfc for one in each),
+            dcqcn=any(one.dcqcn for one in each),
+            trims=any(one.trims for one in each),
+            largest_frame=max(one.largest_frame for one in each),
+            mark_bytes=max(one.mark_bytes for one in each),
+            trim_bytes=max(one.trim_bytes for one in each),
+            trim_dscps=max(one.trim_dscps for one in each),
+            each=tuple(wanted.items()),
+        )
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -151,8 +154,10 @@ def _longest_circuit(topology: Topology, frame_bytes: int) -> int:
     longest = 0
     for name in topology.panels:
         ports = [topology.links[link] for _, link, _ in topology.neighbours(topology.number[name])]
-        halves = [(link.backward, link.forward) if link.a == name else (link.forward, link.backward)
-                  for link in ports]
+        halves = [
+            (link.backward, link.forward) if link.a == name else (link.forward, link.backward)
+            for link in ports
+        ]
         # Ports alike make pairs alike, so two of each kind stand for all.
         kinds: dict[tuple[int, ...], list[Any]] = {}
         for own in halves:
@@ -161,8 +166,13 @@ def _longest_circuit(topology: Topology, frame_bytes: int) -> int:
                 kinds[kind].append(own)
         for here, there in itertools.permutations(itertools.chain(*kinds.values()), 2):
             if here[0].rate == there[0].rate:
-                longest = max(longest, wire_time(here[0], frame_bytes) + there[1].delay.count
-                              + wire_time(there[0], SACK_FRAME_BYTES) + here[1].delay.count)
+                longest = max(
+                    longest,
+                    wire_time(here[0], frame_bytes)
+                    + there[1].delay.count
+                    + wire_time(there[0], SACK_FRAME_BYTES)
+                    + here[1].delay.count,
+                )
     return longest
 
 
@@ -213,9 +223,10 @@ def half_settings(
     paused = (pauses and not last_hop) or (paused_back and not from_host)
     if paused and spec.queue not in queues.UNDER_PFC:
         raise FabricError(
-            f'{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not '
+            f"{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not "
             f'"{spec.queue}"; give '
-            'queue="priority" or, on this link both ways, pfc=False')
+            'queue="priority" or, on this link both ways, pfc=False'
+        )
     holds = pauses and spec.queue in queues.UNDER_PFC
     lossy = from_host or not (holds or (ordered and spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
@@ -223,12 +234,16 @@ def half_settings(
     limit = max(limit, MARKED_QUEUE * (stated.most.bytes if stated else defaults.mark_bytes))
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
-    control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
-               if spec.control_limit is None else spec.control_limit.bytes)
+    control = (
+        CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
+        if spec.control_limit is None
+        else spec.control_limit.bytes
+    )
     own = {"last_hop": last_hop, "from_host": from_host}
     marks = _marks(spec, bdp, frame, defaults, **own)
-    carriers = tuple((model, *_marks(spec, bdp, frame, each, **own).values())
-                     for model, each in defaults.each)
+    carriers = tuple(
+        (model, *_marks(spec, bdp, frame, each, **own).values()) for model, each in defaults.each
+    )
     if all(each == list(marks.values()) for _, *each in carriers):
         carriers = ()
     options = dict(spec.queue_options)
@@ -238,9 +253,17 @@ def half_settings(
     lossless = NO_PFC
     if not last_hop:
         lossless = thresholds(spec, back, bdp, frame, defaults, where=where)
-    bounds.check_half(where, spec.rate.count, rtt.count, {
-        "data_limit": limit, "control_limit": control, "ecn": marks["ecn_high_bytes"],
-        "pfc": sum(lossless.values())})
+    bounds.check_half(
+        where,
+        spec.rate.count,
+        rtt.count,
+        {
+            "data_limit": limit,
+            "control_limit": control,
+            "ecn": marks["ecn_high_bytes"],
+            "pfc": sum(lossless.values()),
+        },
+    )
     return {
         "rate_bps": spec.rate.count,
         "delay_ps": spec.delay.count,
@@ -257,8 +280,9 @@ def half_settings(
     }
 
 
-def _marks(spec: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, last_hop: bool,
-           from_host: bool) -> dict[str, Any]:
+def _marks(
+    spec: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, last_hop: bool, from_host: bool
+) -> dict[str, Any]:
     """How packets are marked and trimmed, in the order of CarrierMarks."""
     marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
@@ -267,8 +291,10 @@ def _marks(spec: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, last
         low, high, share = spec.ecn.low.bytes, spec.ecn.most.bytes, spec.ecn.share
     elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
         marks = spec.ecn is not False and not from_host
-        low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
-                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
+        low, high = (
+            max(at * spec.rate.count // DCQCN_RATE, n * frame)
+            for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8))
+        )
         share = DCQCN_PMAX
     elif defaults.mark_bytes:
         marks = spec.ecn is not False and not from_host
@@ -283,17 +309,29 @@ def _marks(spec: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, last
     }
 
 
-def panel_settings(spec: HalfLink, rtt: Time, frame: int, *, from_host: bool,
-                   defaults: LinkDefaults, where: str) -> dict[str, Any]:
+def panel_settings(
+    spec: HalfLink, rtt: Time, frame: int, *, from_host: bool, defaults: LinkDefaults, where: str
+) -> dict[str, Any]:
     """As half_settings, of a panel's link: a host's NIC queues as before any link, and a panel has
     no queue that could be under PFC, mark or trim."""
     plain = replace(spec, pfc=False, ecn=False, trim=False)
-    return half_settings(plain, plain, rtt, frame, last_hop=not from_host, from_host=from_host,
-                         defaults=defaults, where=where)
+    return half_settings(
+        plain,
+        plain,
+        rtt,
+        frame,
+        last_hop=not from_host,
+        from_host=from_host,
+        defaults=defaults,
+        where=where,
+    )
 
 
 def tier_settings(
-    fabric: ClosView, rtt: Time, frame: int, defaults: LinkDefaults,
+    fabric: ClosView,
+    rtt: Time,
+    frame: int,
+    defaults: LinkDefaults,
     firsts: Sequence[str] | None = None,
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The numbers that all links of a tier of a regular fabric share: for each tier those of the
@@ -301,10 +339,26 @@ def tier_settings(
     direction that an error names; None: errors name the tier."""
     return [
         (
-            half_settings(spec, spec, rtt, frame, last_hop=False, from_host=tier == 0, where=where,
-                          defaults=defaults),
-            half_settings(spec, spec, rtt, frame, last_hop=tier == 0, from_host=False, where=where,
-                          defaults=defaults),
+            half_settings(
+                spec,
+                spec,
+                rtt,
+                frame,
+                last_hop=False,
+                from_host=tier == 0,
+                where=where,
+                defaults=defaults,
+            ),
+            half_settings(
+                spec,
+                spec,
+                rtt,
+                frame,
+                last_hop=tier == 0,
+                from_host=False,
+                where=where,
+                defaults=defaults,
+            ),
         )
         for tier, spec in enumerate(fabric.specs)
         for where in [f"{fabric.name}, {_TIERS[tier]} links" if firsts is None else firsts[tier]]
@@ -337,8 +391,9 @@ def thresholds(
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
     # Marks come before pauses: what arrives here waits at egresses that most likely mark as `back`.
-    least = max((each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)),
-                default=0)
+    least = max(
+        (each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)), default=0
+    )
     xoff = max(bdp, least) if pfc.xoff is None else pfc.xoff.bytes
     xon = xoff - 2 * frame if pfc.xon is None else pfc.xon.bytes
     if not 0 < xon < xoff:

@@ -100,8 +100,18 @@ def _victim(value: Any) -> str:
 
 # Settings for which None stands for the plan's own default.
 _DEFAULTED = ("data_limit", "control_limit", "control_share", "ecn", "pfc")
-OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "control_share", "ecn", "trim",
-             "trim_victim", "pfc", "queue")
+OVERRIDES = (
+    "rate",
+    "delay",
+    "data_limit",
+    "control_limit",
+    "control_share",
+    "ecn",
+    "trim",
+    "trim_victim",
+    "pfc",
+    "queue",
+)
 _CONVERT: dict[str, Any] = {
     "rate": Rate,
     "delay": Time,
@@ -146,8 +156,9 @@ def _with_options(half: HalfLink, options: dict[str, Any], where: str) -> HalfLi
             owners = queues.having(name)
             raise FabricError(
                 f'{where}: {name} is an option of queue="{owners[0]}", not of "{half.queue}"'
-                if owners else
-                f'{where}: unknown setting "{name}"{did_you_mean(name, (*OVERRIDES, *known))}')
+                if owners
+                else f'{where}: unknown setting "{name}"{did_you_mean(name, (*OVERRIDES, *known))}'
+            )
         try:
             numbers[name] = queues.as_option(known[name], value)
         except UsageError as error:

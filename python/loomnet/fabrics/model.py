@@ -62,15 +62,22 @@ class Fabric:
     @name.setter
     def name(self, value: str) -> None:
         if not 1 <= len(_text("Fabric.name", value)) <= _MOST_NAME or not value.isprintable():
-            raise FabricError(f"Fabric.name: {quoted(value)} is not one line of 1 to {_MOST_NAME} "
-                              "printable characters")
+            raise FabricError(
+                f"Fabric.name: {quoted(value)} is not one line of 1 to {_MOST_NAME} "
+                "printable characters"
+            )
         self._name = value
 
     # --- construction ---------------------------------------------------------------------------
     @checked_call
     def add_host(
-        self, name: str | None = None, *, role: str = "rank", ports: int | None = None,
-        ranks: int = 1, local_link: Rate | str | None = None,
+        self,
+        name: str | None = None,
+        *,
+        role: str = "rank",
+        ports: int | None = None,
+        ranks: int = 1,
+        local_link: Rate | str | None = None,
         local_delay: Time | str | None = None,
     ) -> str:
         """Adds a host, by default the next of h0, h1, ….
@@ -88,8 +95,14 @@ class Fabric:
         return name
 
     @checked_call
-    def add_switch(self, name: str, *, plane: int | None = None, ports: int | None = None,
-                   placement: str = "xdp") -> str:
+    def add_switch(
+        self,
+        name: str,
+        *,
+        plane: int | None = None,
+        ports: int | None = None,
+        placement: str = "xdp",
+    ) -> str:
         """Adds a switch; its plane is read from a name of the form p<plane>.… unless given."""
         self._fresh(name)
         _check_placement(f"switch {name}", placement)
@@ -105,8 +118,15 @@ class Fabric:
         return name
 
     @checked_call
-    def add_panel(self, name: str, *, ports: int | None = None, profile: str = "ideal",
-                  carrier: str = "both", placement: str = "engine") -> str:
+    def add_panel(
+        self,
+        name: str,
+        *,
+        ports: int | None = None,
+        profile: str = "ideal",
+        carrier: str = "both",
+        placement: str = "engine",
+    ) -> str:
         """Adds an optical circuit switch, which joins hosts by circuits; see
         `panel(name).circuits`.
 
@@ -127,8 +147,7 @@ class Fabric:
         self._fresh(name)
         check_ports(f"panel {name}: ports", ports)
         check_switching(name, profile, carrier, placement)
-        self.panels[name] = Panel(name, ports, profile, carrier, placement,
-                                  links_of=self.links_of)
+        self.panels[name] = Panel(name, ports, profile, carrier, placement, links_of=self.links_of)
         return name
 
     @checked_call
@@ -227,8 +246,11 @@ class Fabric:
     @property
     def programs(self) -> dict[str, str]:
         """Switches that run another program than "forward": name -> program."""
-        return {name: switch.program for name, switch in self.switches.items()
-                if switch.program != FORWARD}
+        return {
+            name: switch.program
+            for name, switch in self.switches.items()
+            if switch.program != FORWARD
+        }
 
     @property
     def local_ranks(self) -> dict[LocalRanks, int]:
@@ -237,8 +259,10 @@ class Fabric:
 
     def _fresh(self, name: str) -> None:
         if not _NAME.fullmatch(_text("node", name)):
-            raise FabricError(f"{quoted(name)} is not a node name: a letter, then letters, digits "
-                              "and _, with single dots between them")
+            raise FabricError(
+                f"{quoted(name)} is not a node name: a letter, then letters, digits "
+                "and _, with single dots between them"
+            )
         if name in self.hosts or name in self.switches or name in self.panels:
             raise FabricError(f"node {name} exists already")
 
@@ -295,8 +319,10 @@ class Fabric:
         _text("switch", pattern)
         found = [name for name in self.switches if fnmatch.fnmatchcase(name, pattern)]
         if not found and pattern in self.hosts:
-            raise UsageError(f'no switch "{pattern}": it is a host, whose links go down by '
-                             f'ln.down("{pattern}--*", …)')
+            raise UsageError(
+                f'no switch "{pattern}": it is a host, whose links go down by '
+                f'ln.down("{pattern}--*", …)'
+            )
         if not found:
             raise UsageError(f'no switch "{pattern}"{did_you_mean(pattern, self.switches)}')
         return found
@@ -350,8 +376,12 @@ class Fabric:
     @property
     def half_counts(self) -> Counter[HalfLink]:
         """How many directions of switches' links are alike, of each kind."""
-        return Counter(half for link in self._links.values() if self.plane_of(link) is not None
-                       for half in (link.forward, link.backward))
+        return Counter(
+            half
+            for link in self._links.values()
+            if self.plane_of(link) is not None
+            for half in (link.forward, link.backward)
+        )
 
     def ports(self, node: str) -> Table:
         """One row per port of a node: its number, as switch programs name it, the node and port at

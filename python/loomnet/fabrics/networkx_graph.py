@@ -22,8 +22,9 @@ _KINDS = {
 _HALF = tuple(each.name for each in fields(HalfLink) if each.name != "queue_options")
 _WRITTEN = ("name", "plane")  # by Fabric.to_networkx(), which the fabric works out again
 # Words for what a link has: an attribute with one of them is meant to count.
-_LINKS = re.compile(r"rate|band|bw|capac|speed|gbps|mbps|throughput|delay|laten|loss|queue|buffer",
-                    re.IGNORECASE)
+_LINKS = re.compile(
+    r"rate|band|bw|capac|speed|gbps|mbps|throughput|delay|laten|loss|queue|buffer", re.IGNORECASE
+)
 
 
 @checked_call
@@ -50,9 +51,11 @@ def from_networkx(
     if graph.is_directed():
         for a, b in graph.edges():
             if not graph.has_edge(b, a):
-                raise FabricError("from_networkx: a directed graph; every link is full duplex: add "
-                                  f"an edge {b}->{a} to {a}->{b}, one of each, or give "
-                                  "graph.to_undirected()")
+                raise FabricError(
+                    "from_networkx: a directed graph; every link is full duplex: add "
+                    f"an edge {b}->{a} to {a}->{b}, one of each, or give "
+                    "graph.to_undirected()"
+                )
     fabric = Fabric(str(graph.name or "fabric"), payload=payload)
     passed: Counter[str] = Counter()
     names = {node: _name(node, data) for node, data in graph.nodes(data=True)}
@@ -82,8 +85,14 @@ def _name(node: Any, data: dict[str, Any]) -> str:
     return {"host": "h", "panel": "ocs"}.get(str(data.get("kind")), "n") + name
 
 
-def _turn_back(fabric: Fabric, a: str, b: str, data: dict[str, Any], forth: dict[str, Any],
-               default: dict[str, Any]) -> None:
+def _turn_back(
+    fabric: Fabric,
+    a: str,
+    b: str,
+    data: dict[str, Any],
+    forth: dict[str, Any],
+    default: dict[str, Any],
+) -> None:
     """Gives a link's direction back its own rate and delay, where the two directions differ."""
     for key in _HALF:
         here, there = (each.get(key, default.get(key)) for each in (data, forth))
@@ -94,8 +103,10 @@ def _turn_back(fabric: Fabric, a: str, b: str, data: dict[str, Any], forth: dict
 def _add_node(fabric: Fabric, name: str, data: dict[str, Any], passed: Counter[str]) -> None:
     kind = data.get("kind", "host" if re.fullmatch(r"h\d+", name) else "switch")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise FabricError(f"from_networkx: node {name}: kind {quoted(kind)} is not one of "
-                          f"{', '.join(_KINDS)}{did_you_mean(kind, _KINDS)}")
+        raise FabricError(
+            f"from_networkx: node {name}: kind {quoted(kind)} is not one of "
+            f"{', '.join(_KINDS)}{did_you_mean(kind, _KINDS)}"
+        )
     known = _KINDS[kind]
     values = {key: data[key] for key in known if data.get(key) is not None}
     for key in data:
@@ -107,20 +118,31 @@ def _add_node(fabric: Fabric, name: str, data: dict[str, Any], passed: Counter[s
     getattr(fabric, f"add_{kind}")(name, **values)
 
 
-def _add_edge(fabric: Fabric, a: str, b: str, data: dict[str, Any], default: dict[str, Any],
-              passed: Counter[str]) -> None:
+def _add_edge(
+    fabric: Fabric,
+    a: str,
+    b: str,
+    data: dict[str, Any],
+    default: dict[str, Any],
+    passed: Counter[str],
+) -> None:
     values = {key: data[key] for key in _HALF if key in data}
     for key in data:
         if key in _HALF or key in _WRITTEN:
             continue
         if _LINKS.search(str(key)):  # before a rate is missed, which it may have been meant for
-            raise FabricError(f"link {a}--{b}: attribute {quoted(key)} is not read; name it rate "
-                              'or delay, with a unit ("10 Gb/s", "1 us"), or remove it')
-        meant = next((each for each in _HALF if one_slip(str(key), each)
-                      and str(key)[:1] == each[:1]), None)
+            raise FabricError(
+                f"link {a}--{b}: attribute {quoted(key)} is not read; name it rate "
+                'or delay, with a unit ("10 Gb/s", "1 us"), or remove it'
+            )
+        meant = next(
+            (each for each in _HALF if one_slip(str(key), each) and str(key)[:1] == each[:1]), None
+        )
         if meant is not None and meant not in data:
-            raise FabricError(f"link {a}--{b}: attribute {quoted(key)} is not read; did you mean "
-                              f"{meant}? If not, remove it")
+            raise FabricError(
+                f"link {a}--{b}: attribute {quoted(key)} is not read; did you mean "
+                f"{meant}? If not, remove it"
+            )
         passed[f"edge {str(key)[:40]}"] += 1
     for key in ("rate", "delay"):
         if values.setdefault(key, default[key]) is None:

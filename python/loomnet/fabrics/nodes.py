@@ -35,16 +35,27 @@ class LocalRanks:
         return self.count, self.rate.count, self.delay.count
 
     @classmethod
-    def given(cls, where: str, ranks: int, link: Rate | str | None, delay: Time | str | None, *,
-              field: str = "ranks") -> LocalRanks:
+    def given(
+        cls,
+        where: str,
+        ranks: int,
+        link: Rate | str | None,
+        delay: Time | str | None,
+        *,
+        field: str = "ranks",
+    ) -> LocalRanks:
         """From what a user gave. Raises FabricError, UnitError."""
         if type(ranks) is not int or not 1 <= ranks <= MOST_HOST_RANKS:
-            raise FabricError(f"{where}{field}: {quoted(ranks)} must be a whole number from 1 to "
-                              f"{MOST_HOST_RANKS}")
+            raise FabricError(
+                f"{where}{field}: {quoted(ranks)} must be a whole number from 1 to "
+                f"{MOST_HOST_RANKS}"
+            )
         for name, value in (("local_link", link), ("local_delay", delay)):
             if value is not None and ranks == 1:
-                raise FabricError(f"{where}{name}: joins several ranks of one host, and there is "
-                                  f"one: give {field}=2 or more, or leave {name}= out")
+                raise FabricError(
+                    f"{where}{name}: joins several ranks of one host, and there is "
+                    f"one: give {field}=2 or more, or leave {name}= out"
+                )
         if ranks == 1:
             return ONE_RANK
         rate = LOCAL_LINK if link is None else Rate.given(f"{where}local_link", link)
@@ -52,8 +63,10 @@ class LocalRanks:
             raise FabricError(f"{where}local_link: {rate} is above {bounds.MOST_RATE}")
         late = LOCAL_DELAY if delay is None else Time.given(f"{where}local_delay", delay)
         if late > bounds.MOST_ROUND_TRIP:
-            raise FabricError(f"{where}local_delay: {late} is above {bounds.MOST_ROUND_TRIP}, the "
-                              "longest round trip that emulated time has room for")
+            raise FabricError(
+                f"{where}local_delay: {late} is above {bounds.MOST_ROUND_TRIP}, the "
+                "longest round trip that emulated time has room for"
+            )
         return cls(ranks, rate, late)
 
 
@@ -90,8 +103,9 @@ def check_role(host: str, role: str, ranks: int) -> None:
     if role not in ROLES:
         raise FabricError(f"host {host}: role {in_quotes(role)} is not one of {', '.join(ROLES)}")
     if role != "rank" and ranks != 1:
-        raise FabricError(f"host {host}: ranks: a host of role {role} runs no rank; leave ranks= "
-                          "out")
+        raise FabricError(
+            f"host {host}: ranks: a host of role {role} runs no rank; leave ranks= out"
+        )
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,12 @@ class Panel:
         except FabricError as error:  # the fabric is not complete yet
             return panel_svg(self.name, ports.hosts, (), str(error))
         joined = sum(0 <= far for far in table) // 2
-        return panel_svg(self.name, ports.hosts, table,
-                         f"{ports.size} ports, {joined} circuits, profile {self.profile}")
+        return panel_svg(
+            self.name,
+            ports.hosts,
+            table,
+            f"{ports.size} ports, {joined} circuits, profile {self.profile}",
+        )
 
 
 def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> None:
@@ -67,13 +71,16 @@ def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> No
     if isinstance(profile, str) and profile[:1].isdigit():
         Time.given(f"panel {name}: profile", profile)
         profile = "ideal"
-    for setting, value, known in (("profile", profile, _core.panel_profiles()),
-                                  ("carrier", carrier, CARRIERS),
-                                  ("placement", placement, PLACEMENTS)):
+    for setting, value, known in (
+        ("profile", profile, _core.panel_profiles()),
+        ("carrier", carrier, CARRIERS),
+        ("placement", placement, PLACEMENTS),
+    ):
         if value not in known:
             hint = did_you_mean(value, known) if isinstance(value, str) else ""
-            raise FabricError(f"panel {name}: {setting}: {quoted(value)} is none of "
-                              f"{', '.join(known)}{hint}")
+            raise FabricError(
+                f"panel {name}: {setting}: {quoted(value)} is none of {', '.join(known)}{hint}"
+            )
 
 
 def switching(profile: str) -> dict[str, Any]:
@@ -114,8 +121,9 @@ class Ports:
         where = f"panel {self.panel.name}: circuit"
         table = [NO_CIRCUIT] * self.size
         asked = list(pairs)
-        named: list[list[int | None]] = [[self._named(where, end) for end in pair]
-                                         for pair in asked]
+        named: list[list[int | None]] = [
+            [self._named(where, end) for end in pair] for pair in asked
+        ]
         for pair, ports in zip(asked, named, strict=True):
             for end, port in zip(pair, ports, strict=True):
                 self._take(where, table, end, port)
@@ -136,19 +144,24 @@ class Ports:
         """The port that an end names; None where it names a host alone, which may take any port."""
         if isinstance(end, int):
             if not 0 <= end < len(self.hosts):
-                raise FabricError(f"{where}: port {end} of {self.panel.name} has no link; it has "
-                                  f"links at ports 0 to {len(self.hosts) - 1}")
+                raise FabricError(
+                    f"{where}: port {end} of {self.panel.name} has no link; it has "
+                    f"links at ports 0 to {len(self.hosts) - 1}"
+                )
             return end
         host, colon, number = end.partition(":")
         mine = [port for port, name in enumerate(self.hosts) if name == host]
         if not mine:
-            raise FabricError(f'{where}: "{host}" has no link to {self.panel.name}'
-                              f"{did_you_mean(host, dict.fromkeys(self.hosts))}")
+            raise FabricError(
+                f'{where}: "{host}" has no link to {self.panel.name}'
+                f"{did_you_mean(host, dict.fromkeys(self.hosts))}"
+            )
         if not colon:
             return None
         if not (number.isdecimal() and len(number) < 10 and int(number) < len(mine)):
-            raise FabricError(f'{where}: "{end}": {host} has links 0 to {len(mine) - 1} to '
-                              f"{self.panel.name}")
+            raise FabricError(
+                f'{where}: "{end}": {host} has links 0 to {len(mine) - 1} to {self.panel.name}'
+            )
         return mine[int(number)]
 
     def _take(self, where: str, table: list[int], end: CircuitEnd, port: int | None) -> None:
@@ -160,8 +173,12 @@ class Ports:
 
     def _kept(self, pair: Circuit, before: Sequence[int], free: list[bool]) -> list[int] | None:
         for port, other in enumerate(before):
-            if other != NO_CIRCUIT and free[port] and free[other] and (
-                    (self.hosts[port], self.hosts[other]) == pair):
+            if (
+                other != NO_CIRCUIT
+                and free[port]
+                and free[other]
+                and ((self.hosts[port], self.hosts[other]) == pair)
+            ):
                 return [port, other]
         return None
 
@@ -170,8 +187,10 @@ class Ports:
             if host == end and free[port]:
                 free[port] = False
                 return port
-        raise FabricError(f"{where} {pair[0]}-{pair[1]}: {end} has {self.hosts.count(str(end))} "
-                          f"ports at {self.panel.name}, and other circuits have them all")
+        raise FabricError(
+            f"{where} {pair[0]}-{pair[1]}: {end} has {self.hosts.count(str(end))} "
+            f"ports at {self.panel.name}, and other circuits have them all"
+        )
 
     def _join(self, where: str, table: list[int], pair: Circuit, ports: list[int | None]) -> None:
         a, b = ports
@@ -179,20 +198,34 @@ class Ports:
         if self.hosts[a] == self.hosts[b]:
             raise FabricError(f"{where} {pair[0]}-{pair[1]}: it joins {self.hosts[a]} to itself")
         if self.rates[a] != self.rates[b]:
-            raise FabricError(f"{where} {pair[0]}-{pair[1]}: the links' rates are {self.rates[a]} "
-                              f"and {self.rates[b]}; light has one rate from end to end")
+            raise FabricError(
+                f"{where} {pair[0]}-{pair[1]}: the links' rates are {self.rates[a]} "
+                f"and {self.rates[b]}; light has one rate from end to end"
+            )
         table[a], table[b] = b, a
 
 
 def check_link(link: Link) -> None:
     """Raises FabricError for settings that a panel's link cannot have."""
     if link.forward.rate != link.backward.rate:
-        raise FabricError(f"link {link.name}: rates {link.forward.rate} and {link.backward.rate}: "
-                          "a panel's links have one rate both ways")
+        raise FabricError(
+            f"link {link.name}: rates {link.forward.rate} and {link.backward.rate}: "
+            "a panel's links have one rate both ways"
+        )
     for name, half in link.halves:
         plain = HalfLink(half.rate, half.delay)
-        for setting in ("pfc", "queue", "data_limit", "control_limit", "control_share", "ecn",
-                        "trim", "trim_victim"):
+        for setting in (
+            "pfc",
+            "queue",
+            "data_limit",
+            "control_limit",
+            "control_share",
+            "ecn",
+            "trim",
+            "trim_victim",
+        ):
             if getattr(half, setting) != getattr(plain, setting):
-                raise FabricError(f"link {name}: {setting}: a panel has no queue; its links take "
-                                  "rate and delay alone")
+                raise FabricError(
+                    f"link {name}: {setting}: a panel has no queue; its links take "
+                    "rate and delay alone"
+                )

@@ -33,8 +33,13 @@ class Pfc(Spec):
     headroom: Size | None = given(default=None, converter=size_or_none)
 
     @constructor
-    def __init__(self, xoff: Size | str | None = None, xon: Size | str | None = None, *,
-                 headroom: Size | str | None = None) -> None: ...
+    def __init__(
+        self,
+        xoff: Size | str | None = None,
+        xon: Size | str | None = None,
+        *,
+        headroom: Size | str | None = None,
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _consistent(self) -> Pfc:

@@ -19,6 +19,12 @@ def ports_of(fabric: FabricView, node: str) -> Table:
     rows = []
     for port, link, _ in topology.neighbours(number):
         far = topology.far(number, port)
-        rows.append({"port": port, "to": topology.names[far.node], "to_port": far.port,
-                     "link": topology.links[link].name})
+        rows.append(
+            {
+                "port": port,
+                "to": topology.names[far.node],
+                "to_port": far.port,
+                "link": topology.links[link].name,
+            }
+        )
     return Table(("port", "to", "to_port", "link"), rows)

@@ -24,12 +24,14 @@ def program_options(where: str, program: str, given: dict[str, Any]) -> dict[str
     units, options = made["units"], {}
     for name, value in given.items():
         if name not in made["options"] and "@" in program:  # of a C file
-            raise FabricError(f'{where}: {program} has no option "{name}"'
-                              f"{did_you_mean(name, made['options'])}")
+            raise FabricError(
+                f'{where}: {program} has no option "{name}"{did_you_mean(name, made["options"])}'
+            )
         if units.get(name) == "run":
             raise FabricError(f"{where}: option {name} is set by the run; leave it out")
-        options[name] = _in_units(f"{where}: {name}", units.get(name), value,
-                                  bare="@" not in program)
+        options[name] = _in_units(
+            f"{where}: {name}", units.get(name), value, bare="@" not in program
+        )
     try:
         _core.check_switch_program(program, 1, options)
     except (ValueError, TypeError, OverflowError) as error:
@@ -44,7 +46,7 @@ def _bounds_in_units(said: str, units: Mapping[str, str]) -> str:
     if found is None or kind is None:
         return said
     least, most, given = (kind.of(int(number)) for number in found.groups()[1:])
-    return f"{said[:found.start()]}option {found[1]}: must be {least} to {most}, not {given}"
+    return f"{said[: found.start()]}option {found[1]}: must be {least} to {most}, not {given}"
 
 
 def _in_units(where: str, unit: str | None, value: Any, *, bare: bool) -> Any:

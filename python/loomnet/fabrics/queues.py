@@ -31,15 +31,18 @@ def disciplines() -> Mapping[str, Mapping[str, Option]]:
     """Options by discipline."""
     import loomnet._core as _core
 
-    return {queue: {name: Option(*rest) for name, *rest in options}
-            for queue, options in _core.queue_disciplines().items()}
+    return {
+        queue: {name: Option(*rest) for name, *rest in options}
+        for queue, options in _core.queue_disciplines().items()
+    }
 
 
 def discipline(value: Any) -> str:
     """The name of a discipline. Raises FabricError."""
     if not isinstance(value, str) or value not in disciplines():
-        raise FabricError(f"{in_quotes(value)} is not a queue discipline"
-                          f"{did_you_mean(value, disciplines())}")
+        raise FabricError(
+            f"{in_quotes(value)} is not a queue discipline{did_you_mean(value, disciplines())}"
+        )
     return value
 
 
@@ -64,6 +67,7 @@ def as_option(option: Option, value: Any) -> int:
             raise FabricError(f"{quoted(value)} is not a whole number")
         number, shown = value, str
     if not option.least <= number <= option.most:
-        raise FabricError(f"{quoted(value)} is not from {shown(option.least)} to "
-                          f"{shown(option.most)}")
+        raise FabricError(
+            f"{quoted(value)} is not from {shown(option.least)} to {shown(option.most)}"
+        )
     return number

@@ -42,8 +42,12 @@ class Topology:
         self.host_count = len(self.hosts)
         # Of each link; None: a panel's.
         self.plane: list[int | None] = [fabric.plane_of(link) for link in self.links]
-        self._planar = {self.number[end] for link, plane in zip(self.links, self.plane, strict=True)
-                        if plane is not None for end in (link.a, link.b)}
+        self._planar = {
+            self.number[end]
+            for link, plane in zip(self.links, self.plane, strict=True)
+            if plane is not None
+            for end in (link.a, link.b)
+        }
         self.ports: list[dict[int, int]] = [{} for _ in self.names]  # port -> link, per node
         self.ends: list[tuple[End, End]] = []
         for i, link in enumerate(self.links):
@@ -249,8 +253,10 @@ class ClosTopology(Topology):
         if any(tier for leaf in (first, last) for tier, _ in leaves.get(leaf, ())):
             return None
         shape = self.shape
-        ends = [(plane, index // shape.leaves_per_pod) for _, plane, index in
-                map(shape.place, (first, last))]
+        ends = [
+            (plane, index // shape.leaves_per_pod)
+            for _, plane, index in map(shape.place, (first, last))
+        ]
         if any(pod in pods for pod in ends):
             return None
         return 0 if first == last else 1 if ends[0] == ends[1] else 2

@@ -19,9 +19,17 @@ _SHORTEST = 1_000_000  # picoseconds of a burst or of the time between two
 
 @checked_call
 def bursts(
-    fabric: Fabric, links: str, *, until: Time | str, mean: Time | str, share: float = 0.3,
-    to: Rate | str | float = 0.2, start: Time | str = "0 s", seed: int = 1,
-    lengths: Literal["random", "fixed"] = "random", keep_thresholds: bool = True,
+    fabric: Fabric,
+    links: str,
+    *,
+    until: Time | str,
+    mean: Time | str,
+    share: float = 0.3,
+    to: Rate | str | float = 0.2,
+    start: Time | str = "0 s",
+    seed: int = 1,
+    lengths: Literal["random", "fixed"] = "random",
+    keep_thresholds: bool = True,
 ) -> list[Fault]:
     """Rows of ln.degrade: each of these links is slow in bursts, for `share` of the time.
 
@@ -45,33 +53,49 @@ def bursts(
     Raises:
         UsageError: no such link, a number out of range, or more bursts than a run takes.
     """
-    first, last, long = (Time.given(f"bursts: {name}", value).count
-                         for name, value in (("start", start), ("until", until), ("mean", mean)))
+    first, last, long = (
+        Time.given(f"bursts: {name}", value).count
+        for name, value in (("start", start), ("until", until), ("mean", mean))
+    )
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         raise UsageError(f"bursts: share={quoted(share)} must be between 0 and 1")
     if type(seed) is not int:
         raise UsageError(f"bursts: seed={quoted(seed)} must be a whole number")
     if lengths not in ("random", "fixed"):
-        raise UsageError(f"bursts: lengths={quoted(lengths)} is none of random, fixed"
-                         f"{did_you_mean(lengths, ('random', 'fixed'))}")
+        raise UsageError(
+            f"bursts: lengths={quoted(lengths)} is none of random, fixed"
+            f"{did_you_mean(lengths, ('random', 'fixed'))}"
+        )
     if last <= first:
         raise UsageError(f"bursts: until={until} must be after start={start}")
     between = long * (1 - share) / share
     if min(long, between) < _SHORTEST:
-        raise UsageError(f"bursts: mean={Time.of(long)} at share={share:g} makes bursts, or times "
-                         f"between them, below {Time.of(_SHORTEST)}; give a longer mean or another "
-                         "share")
+        raise UsageError(
+            f"bursts: mean={Time.of(long)} at share={share:g} makes bursts, or times "
+            f"between them, below {Time.of(_SHORTEST)}; give a longer mean or another "
+            "share"
+        )
     names = [_name(link, direction) for link, direction in fabric.match(links)]
     expected = len(names) * (last - first) / (long + between)
     if expected > MOST_FAULTS / 2:
-        raise UsageError(f"bursts: about {expected:,.0f} bursts on {len(names)} links are too many "
-                         f"for one run, {MOST_FAULTS // 2:,}; give a longer mean or an earlier "
-                         "until")
-    rows = [degrade(name, to, at=Time.of(begin), duration=Time.of(end - begin),
-                    keep_thresholds=keep_thresholds)
-            for name in sorted(names)
-            for begin, end in _spans(random.Random(f"{seed}/{name}"), first, last, long, between,
-                                     lengths == "random")]
+        raise UsageError(
+            f"bursts: about {expected:,.0f} bursts on {len(names)} links are too many "
+            f"for one run, {MOST_FAULTS // 2:,}; give a longer mean or an earlier "
+            "until"
+        )
+    rows = [
+        degrade(
+            name,
+            to,
+            at=Time.of(begin),
+            duration=Time.of(end - begin),
+            keep_thresholds=keep_thresholds,
+        )
+        for name in sorted(names)
+        for begin, end in _spans(
+            random.Random(f"{seed}/{name}"), first, last, long, between, lengths == "random"
+        )
+    ]
     return sorted(rows, key=lambda row: row.at.count if isinstance(row.at, Time) else 0)
 
 
@@ -80,8 +104,9 @@ def _name(link: Any, direction: int) -> str:
     return link.name if direction == 0 else ahead if direction > 0 else back
 
 
-def _spans(draws: random.Random, first: int, last: int, long: int, between: float,
-           exponential: bool) -> list[tuple[int, int]]:
+def _spans(
+    draws: random.Random, first: int, last: int, long: int, between: float, exponential: bool
+) -> list[tuple[int, int]]:
     """Begin and end of each burst, in picoseconds."""
 
     def length(mean: float) -> int:

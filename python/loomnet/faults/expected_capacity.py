@@ -85,16 +85,22 @@ def expected_capacity(
     return round(min(max(share, 0.0), 1.0), _DIGITS)
 
 
-def sum_capacity(plan: Plan, hosts: Sequence[int], states: Mapping[int, LinkState],
-                 dead: frozenset[int] = frozenset()) -> float:
+def sum_capacity(
+    plan: Plan,
+    hosts: Sequence[int],
+    states: Mapping[int, LinkState],
+    dead: frozenset[int] = frozenset(),
+) -> float:
     """As expected_capacity, of sums that switches make: in each plane a tree of all these hosts,
     the last of which it leads to, carries every sum once up and once down. So a plane is worth what
     its slowest host has there, in its slower direction; one that has lost a host is worth nothing.
     """
     if plan.panels or not hosts:
         return float("nan")
-    after, before = (_Trees(plan, *changed).rate(hosts)
-                     for changed in ((states, dead), (NO_STATES, frozenset[int]())))
+    after, before = (
+        _Trees(plan, *changed).rate(hosts)
+        for changed in ((states, dead), (NO_STATES, frozenset[int]()))
+    )
     return round(min(after / before, 1.0), _DIGITS) if before > 0 else float("nan")
 
 
@@ -112,9 +118,13 @@ class _Trees:
             if not all(topology.in_planes(host) for host in hosts):
                 continue
             root = topology.leaf_of(hosts[-1], plane).node
-            total += min(min(self._slower(host, topology.leaf_of(host, plane).node),
-                             self._way(topology.leaf_of(host, plane).node, root))
-                         for host in hosts)
+            total += min(
+                min(
+                    self._slower(host, topology.leaf_of(host, plane).node),
+                    self._way(topology.leaf_of(host, plane).node, root),
+                )
+                for host in hosts
+            )
         return total
 
     def _way(self, node: int, root: int) -> float:
@@ -123,16 +133,20 @@ class _Trees:
         if node == root:
             return float("inf")
         if (node, root) not in self._widest:
-            far = [self._plan.topology.far(node, port).node
-                   for port in self._plan.routes.ports_towards(node, root)]
+            far = [
+                self._plan.topology.far(node, port).node
+                for port in self._plan.routes.ports_towards(node, root)
+            ]
             self._widest[node, root] = max(
-                (min(self._slower(node, each), self._way(each, root)) for each in far), default=0.0)
+                (min(self._slower(node, each), self._way(each, root)) for each in far), default=0.0
+            )
         return self._widest[node, root]
 
     def _slower(self, a: int, b: int) -> float:
         link = self._plan.topology.link_between(a, b)
-        return min(left_of(self._plan, half, self._states, self._dead)
-                   for half in (2 * link, 2 * link + 1))
+        return min(
+            left_of(self._plan, half, self._states, self._dead) for half in (2 * link, 2 * link + 1)
+        )
 
 
 def left_of(plan: Plan, half: int, states: Mapping[int, LinkState], dead: frozenset[int]) -> float:
@@ -148,8 +162,14 @@ class _Traffic:
     what one direction of a link carries towards one leaf. Rates are in units of the fastest link.
     """
 
-    def __init__(self, plan: Plan, own: Sequence[Edge], others: Sequence[Edge],
-                 states: Mapping[int, LinkState], dead: frozenset[int]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        own: Sequence[Edge],
+        others: Sequence[Edge],
+        states: Mapping[int, LinkState],
+        dead: frozenset[int],
+    ) -> None:
         self._plan, self._states, self._dead = plan, states, dead
         counted = Counter([(edge, True) for edge in own] + [(edge, False) for edge in others])
         self.pairs = list(counted)
@@ -176,8 +196,10 @@ class _Traffic:
         plan, topology = self._plan, self._plan.topology
         ends = numpy.array([edge for edge, _ in self.pairs])
         within = ends[:, 0] == ends[:, 1]
-        local = [self._capacity(-1 - host, plan.hosts[host].local_rate_bps)
-                 for host in ends[within, 0].tolist()]
+        local = [
+            self._capacity(-1 - host, plan.hosts[host].local_rate_bps)
+            for host in ends[within, 0].tolist()
+        ]
         self._add([numpy.flatnonzero(within), numpy.array(local, dtype=int)], [-1.0, 1.0])
         hosts, place = numpy.unique(ends, return_inverse=True)
         joined = numpy.array([topology.in_planes(host) for host in hosts.tolist()])
@@ -195,26 +217,34 @@ class _Traffic:
                 # The direction that leaves the host; the other one is numbered next to it.
                 half = 2 * link + (topology.ends[link][0].node != host)
                 up[at], down[at] = self._half(half), self._half(half ^ 1)
-                rates[:, at] += [self._limits[row] if row >= 0 else 0.0
-                                 for row in (up[at], down[at])]
+                rates[:, at] += [
+                    self._limits[row] if row >= 0 else 0.0 for row in (up[at], down[at])
+                ]
             number = numpy.flatnonzero(across & (up[source] >= 0) & (down[destination] >= 0))
             first, last = leaf[source[number]], leaf[destination[number]]
-            self._add([number, up[source[number]], down[destination[number]],
-                       self._between(first, last)], [-1.0, 1.0, 1.0, 1.0])
-        self._cuts = [(numpy.where(across, end, -1), rate)
-                      for end, rate in zip((source, destination), rates, strict=True)]
+            self._add(
+                [number, up[source[number]], down[destination[number]], self._between(first, last)],
+                [-1.0, 1.0, 1.0, 1.0],
+            )
+        self._cuts = [
+            (numpy.where(across, end, -1), rate)
+            for end, rate in zip((source, destination), rates, strict=True)
+        ]
         self._cuts += self._leaf_cuts(leaves, source, destination, across)
 
-    def _leaf_cuts(self, leaves: Numbers, source: Numbers, destination: Numbers, across: Numbers
-                   ) -> list[tuple[Numbers, Numbers]]:
+    def _leaf_cuts(
+        self, leaves: Numbers, source: Numbers, destination: Numbers, across: Numbers
+    ) -> list[tuple[Numbers, Numbers]]:
         """As _cuts, of what leaves the leaves of a host, which are those of all hosts beside it,
         and of what comes to them."""
         beyond = across & (leaves[:, source] != leaves[:, destination]).all(axis=0)
         of_leaves, group = numpy.unique(leaves, axis=1, return_inverse=True)
         found = []
         for end, rows in ((source, self._left_by), (destination, self._reached_by)):
-            rate = [sum(self._limits[row] for leaf in each for row in rows.get(leaf, ()))
-                    for each in of_leaves.T.tolist()]
+            rate = [
+                sum(self._limits[row] for leaf in each for row in rows.get(leaf, ()))
+                for each in of_leaves.T.tolist()
+            ]
             found.append((numpy.where(beyond, group.reshape(-1)[end], -1), numpy.array(rate)))
         return found
 
@@ -223,14 +253,17 @@ class _Traffic:
         pairs, which = numpy.unique(numpy.stack([first, last], axis=1), axis=0, return_inverse=True)
         towards: dict[int, dict[int, int]] = {}  # leaf: row of each switch
         hops: list[tuple[int, int, int]] = []  # rows of a switch, of a link from it, of its far end
-        rows = [self._reach(towards.setdefault(there, {}), hops, here, there)
-                if here != there else -1 for here, there in pairs.tolist()]
+        rows = [
+            self._reach(towards.setdefault(there, {}), hops, here, there) if here != there else -1
+            for here, there in pairs.tolist()
+        ]
         if hops:
             self._add(numpy.array(hops).T, [-1.0, 1.0, 1.0])
         return numpy.array(rows, dtype=int)[which.reshape(-1)]
 
-    def _reach(self, row_of: dict[int, int], hops: list[tuple[int, int, int]], first: int, last: int
-               ) -> int:
+    def _reach(
+        self, row_of: dict[int, int], hops: list[tuple[int, int, int]], first: int, last: int
+    ) -> int:
         """The row by which all that comes to the switch `first` leaves it towards the leaf `last`,
         on shortest ways of the healthy fabric."""
         todo = [] if first in row_of else [first]
@@ -301,7 +334,7 @@ class _Traffic:
         variables = self._variables
         bounds = numpy.array(self._limits)
         marks = numpy.array(self._marks)
-        bounds[:len(self.pairs)] = -floors * self._times
+        bounds[: len(self.pairs)] = -floors * self._times
         rows, columns, values = [*self._rows, counted], list(self._columns), list(self._values)
         if limits is None:
             columns.append(numpy.full(len(counted), variables))
@@ -317,15 +350,24 @@ class _Traffic:
             marks = numpy.r_[marks, numpy.full(len(counted), _OWN)]
             variables += len(counted)
         target = numpy.zeros(variables)
-        target[self._variables:] = 1
-        program = Program(numpy.concatenate(rows), numpy.concatenate(columns),
-                          numpy.concatenate(values), bounds, marks, variables)
+        target[self._variables :] = 1
+        program = Program(
+            numpy.concatenate(rows),
+            numpy.concatenate(columns),
+            numpy.concatenate(values),
+            bounds,
+            marks,
+            variables,
+        )
         return maximize(program, target)
 
     def slowest(self) -> float:
         """The rate of the job's slowest edge, all edges of the run sending."""
-        return min(level for level, own in zip(self.levels(until_own=True), self._is_own,
-                                               strict=True) if own)
+        return min(
+            level
+            for level, own in zip(self.levels(until_own=True), self._is_own, strict=True)
+            if own
+        )
 
     def levels(self, *, until_own: bool = False) -> list[float]:
         """Max-min fair rate of each edge: the common rate of all grows until it is the most that

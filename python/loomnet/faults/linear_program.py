@@ -14,8 +14,12 @@ Numbers = numpy.ndarray
 
 # The serial simplex with one seed: the same program has the same solution, to the last bit.
 _OPTIONS = {
-    "output_flag": False, "solver": "simplex", "parallel": "off", "random_seed": 0,
-    "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10,
+    "output_flag": False,
+    "solver": "simplex",
+    "parallel": "off",
+    "random_seed": 0,
+    "primal_feasibility_tolerance": 1e-10,
+    "dual_feasibility_tolerance": 1e-10,
 }
 
 
@@ -60,19 +64,25 @@ def maximize(program: Program, objective: Floats) -> Optimum:
     chosen[row_class[::-1]] = numpy.arange(len(row_class))[::-1]
     kept = chosen[row_class[program.rows]] == program.rows
     # Entries of one place are added up, and are in order of their row.
-    places, at = numpy.unique(row_class[program.rows[kept]] * columns
-                              + column_class[program.columns[kept]], return_inverse=True)
+    places, at = numpy.unique(
+        row_class[program.rows[kept]] * columns + column_class[program.columns[kept]],
+        return_inverse=True,
+    )
     values = numpy.bincount(at.reshape(-1), weights=program.values[kept])
     starts = numpy.searchsorted(places, numpy.arange(rows + 1) * columns)
     costs = numpy.bincount(column_class, weights=objective, minlength=columns)
     solved = _solved(starts, places % columns, values, program.limits[chosen], costs)
     found = solved.getSolution()
-    return Optimum(solved.getObjectiveValue(), numpy.array(found.col_value)[column_class],
-                   numpy.array(found.row_dual)[row_class])
+    return Optimum(
+        solved.getObjectiveValue(),
+        numpy.array(found.col_value)[column_class],
+        numpy.array(found.row_dual)[row_class],
+    )
 
 
-def _solved(starts: Numbers, columns: Numbers, values: Floats, limits: Floats, costs: Floats
-            ) -> highspy.Highs:
+def _solved(
+    starts: Numbers, columns: Numbers, values: Floats, limits: Floats, costs: Floats
+) -> highspy.Highs:
     solver = _Quiet()
     taken = [solver.setOptionValue(*option) for option in _OPTIONS.items()]
     assert all(status == highspy.HighsStatus.kOk for status in taken), taken

@@ -87,7 +87,8 @@ class Fault(Spec):
     target: str
     at: Annotated[Time | StepMark, BeforeValidator(_moment)] = given(converter=_moment)
     duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = given(
-        default=None, converter=_span)
+        default=None, converter=_span
+    )
     phase: str | None = None
     probability: float | None = None
     burst: float = 1.0
@@ -141,7 +142,8 @@ class Fault(Spec):
                         host = link.a if link.b == panel else link.b
                         raise UsageError(
                             f"fault {self.label}: a panel passes light on at the rate of the host "
-                            f'that sent it; degrade "{host}->{panel}{link.suffix}"')
+                            f'that sent it; degrade "{host}->{panel}{link.suffix}"'
+                        )
         if self.kind == "degrade" and isinstance(self.to, Rate):
             for link, direction in links:
                 half = link.backward if direction < 0 else link.forward
@@ -159,8 +161,10 @@ class Fault(Spec):
         except UsageError:
             if not panels or self.target in fabric.hosts:
                 raise
-            raise UsageError(f'no switch "{self.target}", and no panel or controller of one'
-                             f"{did_you_mean(self.target, [*panels, *fabric.switches])}") from None
+            raise UsageError(
+                f'no switch "{self.target}", and no panel or controller of one'
+                f"{did_you_mean(self.target, [*panels, *fabric.switches])}"
+            ) from None
 
     @property
     def label(self) -> str:
@@ -172,7 +176,8 @@ class Fault(Spec):
             "loss": f" {self.probability:g}" if self.probability else "",
             "duplicate": f" {self.probability:g}" if self.probability else "",
             "reorder": f" {self.probability:g}" + (f" by up to {self.extra}" if self.extra else "")
-            if self.probability else "",
+            if self.probability
+            else "",
             "delay": f" +{self.extra}",
             "degrade": f" to {self.to}",
         }.get(self.kind, "")
@@ -186,20 +191,26 @@ class Fault(Spec):
     def happened(self) -> str:
         """The fault as a clause for a sentence: `h0--p0.leaf0 went down`."""
         share = f"{100 * (self.probability or 0):g} %"
-        return self.target + {
-            "down": " went down",
-            "kill": " was switched off",
-            "loss": f" lost {share} of its packets",
-            "duplicate": f" duplicated {share} of its packets",
-            "reorder": f" reordered {share} of its packets",
-            "delay": f" took {self.extra} longer",
-            "degrade": (f" slowed to {100 * self.to:g} % of its rate" if isinstance(self.to, float)
-                        else f" slowed to {self.to}"),
-        }[self.kind]
+        return (
+            self.target
+            + {
+                "down": " went down",
+                "kill": " was switched off",
+                "loss": f" lost {share} of its packets",
+                "duplicate": f" duplicated {share} of its packets",
+                "reorder": f" reordered {share} of its packets",
+                "delay": f" took {self.extra} longer",
+                "degrade": (
+                    f" slowed to {100 * self.to:g} % of its rate"
+                    if isinstance(self.to, float)
+                    else f" slowed to {self.to}"
+                ),
+            }[self.kind]
+        )
 
 
 def panel_of_controller(target: str, panels: Iterable[str]) -> str | None:
-    """"ocs0.controller" is what patches ocs0 while a job runs; None: no such name."""
+    """ "ocs0.controller" is what patches ocs0 while a job runs; None: no such name."""
     panel, dot, what = target.rpartition(".")
     return panel if dot and what == "controller" and panel in set(panels) else None
 
@@ -237,20 +248,33 @@ def duplicate(
     link: str, share: float, *, at: Moment, duration: Span = None, phase: str | None = None
 ) -> Fault:
     """Delivers a share of packets twice. The copy takes no time on this link."""
-    return Fault(kind="duplicate", target=link, at=at, duration=duration, phase=phase,
-                 probability=share)
+    return Fault(
+        kind="duplicate", target=link, at=at, duration=duration, phase=phase, probability=share
+    )
 
 
 @checked_call
 def reorder(
-    link: str, share: float, *, at: Moment, by: Time | str | None = None, duration: Span = None,
+    link: str,
+    share: float,
+    *,
+    at: Moment,
+    by: Time | str | None = None,
+    duration: Span = None,
     phase: str | None = None,
 ) -> Fault:
     """Delays a share of packets by a random time up to `by`, so that packets sent behind them
     arrive before them. Without `by` it is the time that eight full packets take on the link."""
     late = None if by is None else Time.given("reorder: by", by)
-    return Fault(kind="reorder", target=link, at=at, duration=duration, phase=phase,
-                 probability=share, extra=late)
+    return Fault(
+        kind="reorder",
+        target=link,
+        at=at,
+        duration=duration,
+        phase=phase,
+        probability=share,
+        extra=late,
+    )
 
 
 @checked_call
@@ -263,20 +287,36 @@ def delay(
 
 @checked_call
 def degrade(
-    link: str, to: Rate | str | float, *, at: Moment, duration: Span = None,
-    phase: str | None = None, keep_thresholds: bool = False,
+    link: str,
+    to: Rate | str | float,
+    *,
+    at: Moment,
+    duration: Span = None,
+    phase: str | None = None,
+    keep_thresholds: bool = False,
 ) -> Fault:
     """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25). Its queues and marking
     thresholds shrink with it, down to 8 packets, as a port that has negotiated the lower rate has
     them; with `keep_thresholds` they stay, and packets wait the longer."""
     value = to if isinstance(to, float) else Rate.given("degrade: to", to)
-    return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value,
-                 keep_thresholds=keep_thresholds)
+    return Fault(
+        kind="degrade",
+        target=link,
+        at=at,
+        duration=duration,
+        phase=phase,
+        to=value,
+        keep_thresholds=keep_thresholds,
+    )
 
 
 @checked_call
 def kill(
-    switch: str, *, at: Moment, duration: Span = None, phase: str | None = None,
+    switch: str,
+    *,
+    at: Moment,
+    duration: Span = None,
+    phase: str | None = None,
     reboot: Time | str | None = None,
 ) -> Fault:
     """A switch dies for `duration`: all its links lose carrier, and what it held is lost. Then it
@@ -293,8 +333,9 @@ def kill(
 def list_of_faults(faults: Any) -> list[Any]:
     """Raises UsageError where it is no list of rows."""
     if isinstance(faults, Fault):
-        raise UsageError(f"faults: {faults.label} stands alone; write a list: "
-                         f"[ln.{faults.kind}(…)]")
+        raise UsageError(
+            f"faults: {faults.label} stands alone; write a list: [ln.{faults.kind}(…)]"
+        )
     if not isinstance(faults, Iterable) or isinstance(faults, (str, bytes)):
         raise UsageError(f"faults: {quoted(faults)} is not a list of faults; write [ln.down(…)]")
     found = list(itertools.islice(faults, MOST_FAULTS + 1))

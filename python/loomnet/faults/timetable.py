@@ -41,20 +41,27 @@ class LinkState:
         """Both at once: what happens to single packets as independent, delays as a sum, rates as
         shares."""
         return LinkState(
-            up=self.up and other.up, loss=_either(self.loss, other.loss),
+            up=self.up and other.up,
+            loss=_either(self.loss, other.loss),
             burst=max(self.burst, other.burst),
             duplicate=_either(self.duplicate, other.duplicate),
             reorder=_either(self.reorder, other.reorder),
             jitter_ps=max(self.jitter_ps, other.jitter_ps),
             extra_delay_ps=self.extra_delay_ps + other.extra_delay_ps,
-            share=self.share * other.share, queue_share=self.queue_share * other.queue_share)
-
+            share=self.share * other.share,
+            queue_share=self.queue_share * other.queue_share,
+        )
 
     @property
     def impairment(self) -> dict[str, float | int]:
         """What the link does to packets on their way, as the engine takes it."""
-        return {"loss": self.loss, "burst": self.burst, "duplicate": self.duplicate,
-                "reorder": self.reorder, "jitter_ps": self.jitter_ps}
+        return {
+            "loss": self.loss,
+            "burst": self.burst,
+            "duplicate": self.duplicate,
+            "reorder": self.reorder,
+            "jitter_ps": self.jitter_ps,
+        }
 
 
 def _either(one: float, other: float) -> float:
@@ -119,8 +126,15 @@ class PhaseChange:
 
 # Packets that a reordered one falls behind at most, where its fault gives no time.
 REORDER_PACKETS = 8
-Change = (LinkChange | SwitchChange | RouteChange | CircuitChange | ControllerChange
-          | SendersChange | PhaseChange)
+Change = (
+    LinkChange
+    | SwitchChange
+    | RouteChange
+    | CircuitChange
+    | ControllerChange
+    | SendersChange
+    | PhaseChange
+)
 # Dead links and dead switches, which routes avoid.
 _Routed = tuple[frozenset[int], frozenset[int]]
 # When, the order among those of one moment, what begins or ends, the fault; or what is rerouted.
@@ -150,7 +164,11 @@ class Timetable:
     """
 
     def __init__(
-        self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None,
+        self,
+        plan: Plan,
+        faults: list[Fault],
+        *,
+        reroute_delay: Time | None = None,
         moments: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self._plan, self._faults = plan, list(faults)
@@ -161,8 +179,9 @@ class Timetable:
         # Fault -> the iteration whose end it waits for, and how long it waits then.
         self._waiting: dict[int, tuple[int, int]] = {}
         moments = dict(moments or {})
-        timed = [(fault.at.count, i) for i, fault in enumerate(faults)
-                 if isinstance(fault.at, Time)]
+        timed = [
+            (fault.at.count, i) for i, fault in enumerate(faults) if isinstance(fault.at, Time)
+        ]
         for at, i in sorted(timed):
             number, after = moments.pop(faults[i].phase or "", (0, at))
             if number:
@@ -182,8 +201,12 @@ class Timetable:
         self._last_change = 0
         self._shown: dict[int, LinkState] = {}
         self._dead: frozenset[int] = frozenset()
-        self._controlled = [panel_of_controller(fault.target, plan.topology.fabric.panels)
-                            if fault.kind == "kill" else None for fault in faults]
+        self._controlled = [
+            panel_of_controller(fault.target, plan.topology.fabric.panels)
+            if fault.kind == "kill"
+            else None
+            for fault in faults
+        ]
         self._stopped: set[str] = set()  # panels without their controllers
         self._routed: _Routed = (frozenset(), frozenset())
         self.windows: list[Window] = []
@@ -229,8 +252,9 @@ class Timetable:
     @property
     def counts_iterations(self) -> bool:
         """Whether a fault begins or lasts by iterations: each must be told of when it ends."""
-        return bool(self._waiting) or any(isinstance(each.duration, IterationCount)
-                                          for each in self._faults)
+        return bool(self._waiting) or any(
+            isinstance(each.duration, IterationCount) for each in self._faults
+        )
 
     # --- state ----------------------------------------------------------------------------------
     @property
@@ -255,8 +279,11 @@ class Timetable:
     def longest_fault(self) -> Time:
         """The longest duration stated as a time; zero when there is none."""
         return max(
-            (f.duration + (f.reboot or Time("0 s")) for f in self._faults
-             if isinstance(f.duration, Time)),
+            (
+                f.duration + (f.reboot or Time("0 s"))
+                for f in self._faults
+                if isinstance(f.duration, Time)
+            ),
             default=Time("0 s"),
         )
 
@@ -328,8 +355,10 @@ class Timetable:
         ]
         self._shown, self._dead = states, frozenset(dead)
         stopped = {panel for i in self._active if (panel := self._controlled[i]) is not None}
-        changes += [ControllerChange(panel, panel not in stopped)
-                    for panel in sorted(stopped ^ self._stopped)]
+        changes += [
+            ControllerChange(panel, panel not in stopped)
+            for panel in sorted(stopped ^ self._stopped)
+        ]
         self._stopped = stopped
         routed = (
             frozenset(half // 2 for half, state in states.items() if not state.up),
@@ -338,8 +367,9 @@ class Timetable:
         if routed != self._routed:
             self._routed = routed
             if self._reroute is not None:
-                heapq.heappush(self._queue, (at + self._reroute.count, next(self._order),
-                                             "reroute", 0, routed))
+                heapq.heappush(
+                    self._queue, (at + self._reroute.count, next(self._order), "reroute", 0, routed)
+                )
         return changes
 
     def _open(self, phase: str, at: int, what: str) -> list[Change]:
@@ -387,16 +417,21 @@ def _add(state: LinkState, fault: Fault, rate_bps: int, frame_bytes: int) -> Lin
     if fault.kind == "degrade":
         share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
     if fault.kind == "reorder":
-        jitter = (round(REORDER_PACKETS * frame_bytes * 8e12 / rate_bps) if fault.extra is None
-                  else fault.extra.count)
-    return state.and_also(LinkState(
-        up=fault.kind not in ("down", "kill"),
-        loss=chance if fault.kind == "loss" else 0.0,
-        burst=fault.burst,
-        duplicate=chance if fault.kind == "duplicate" else 0.0,
-        reorder=chance if fault.kind == "reorder" else 0.0,
-        jitter_ps=jitter,
-        extra_delay_ps=fault.extra.count if fault.extra and fault.kind == "delay" else 0,
-        share=share,
-        queue_share=1.0 if fault.keep_thresholds else min(share, 1.0),
-    ))
+        jitter = (
+            round(REORDER_PACKETS * frame_bytes * 8e12 / rate_bps)
+            if fault.extra is None
+            else fault.extra.count
+        )
+    return state.and_also(
+        LinkState(
+            up=fault.kind not in ("down", "kill"),
+            loss=chance if fault.kind == "loss" else 0.0,
+            burst=fault.burst,
+            duplicate=chance if fault.kind == "duplicate" else 0.0,
+            reorder=chance if fault.kind == "reorder" else 0.0,
+            jitter_ps=jitter,
+            extra_delay_ps=fault.extra.count if fault.extra and fault.kind == "delay" else 0,
+            share=share,
+            queue_share=1.0 if fault.keep_thresholds else min(share, 1.0),
+        )
+    )

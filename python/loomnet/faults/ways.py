@@ -28,8 +28,9 @@ class Ways(Protocol):
         ...
 
 
-def ways_of(plan: Plan, touched: Iterable[int], dead: frozenset[int],
-            left: Callable[[int], float]) -> Ways:
+def ways_of(
+    plan: Plan, touched: Iterable[int], dead: frozenset[int], left: Callable[[int], float]
+) -> Ways:
     """`touched`: links with a state of their own. `left`: what a direction of a link carries."""
     topology = plan.topology
     if isinstance(topology, ClosTopology):
@@ -46,8 +47,9 @@ class _EveryLink:
     def onward(self, node: int, last: int) -> Iterator[Hop]:
         topology = self._plan.topology
         if node not in self._around:
-            self._around[node] = {port: (link, far) for port, link, far
-                                  in topology.neighbours(node)}
+            self._around[node] = {
+                port: (link, far) for port, link, far in topology.neighbours(node)
+            }
         for port in self._plan.routes.ports_towards(node, last):
             link, far = self._around[node][port]
             yield Hop(2 * link + (topology.ends[link][0].node != node), 1, far)
@@ -58,16 +60,24 @@ class _Columns:
     T1 in each pod and the cores above those. Columns are alike whose links and switches are; so
     are cores of one column."""
 
-    def __init__(self, shape: Clos, touched: Iterable[int], dead: frozenset[int],
-                 left: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        shape: Clos,
+        touched: Iterable[int],
+        dead: frozenset[int],
+        left: Callable[[int], float],
+    ) -> None:
         self._shape = shape
         changed: dict[tuple[int, int], dict[tuple[int, ...], float]] = defaultdict(dict)
         for link in touched:
             if (tier := shape.link_tier(link)) > 0:
                 (low, _), (high, _) = shape.ends(link)
                 _, plane, above = shape.place(high)
-                column, up = (above % shape.aggs_per_pod, -1) if tier == 1 else divmod(
-                    above, shape.cores_per_agg)
+                column, up = (
+                    (above % shape.aggs_per_pod, -1)
+                    if tier == 1
+                    else divmod(above, shape.cores_per_agg)
+                )
                 below = shape.place(low)[2]
                 at = below if tier == 1 else below // shape.aggs_per_pod
                 for way in (0, 1):
@@ -82,11 +92,18 @@ class _Columns:
                 changed[plane, column][up, -1, 2] = 0
         # Of each plane the first column of each kind, with how many are like it; of each of those
         # the same of its cores.
-        self._columns = [_alike(shape.aggs_per_pod, lambda column, plane=plane: frozenset(
-            changed.get((plane, column), {}).items())) for plane in range(shape.planes)]
+        self._columns = [
+            _alike(
+                shape.aggs_per_pod,
+                lambda column, plane=plane: frozenset(changed.get((plane, column), {}).items()),
+            )
+            for plane in range(shape.planes)
+        ]
         self._cores = {
             (plane, column): _alike(shape.cores_per_agg, _by_core(changed.get((plane, column), {})))
-            for plane, columns in enumerate(self._columns) for column in columns}
+            for plane, columns in enumerate(self._columns)
+            for column in columns
+        }
 
     def onward(self, node: int, last: int) -> Iterator[Hop]:
         shape = self._shape

@@ -132,8 +132,12 @@ def _attribute(data: bytes) -> tuple[str, Value]:
         elif number == 28:  # a BoolList
             if not isinstance(value, bytes):
                 raise WireError("a list that is no message")
-            found = tuple(bool(each) for of, kind, values in _fields(value) if of == 1
-                          for each in _numbers(kind, values))
+            found = tuple(
+                bool(each)
+                for of, kind, values in _fields(value)
+                if of == 1
+                for each in _numbers(kind, values)
+            )
         elif number == 29:
             found = _text(kind, value)
     return name, found
@@ -175,8 +179,9 @@ def parse_node(data: bytes) -> Node:
             name, found = _attribute(value)
             node.attributes.setdefault(name, found)
         elif number > 11 or (number == 11 and kind != 2):  # 11: what a storage node is about
-            raise WireError(f"a node with a field {number}, which Chakra's schema from 0.0.4 on "
-                            "does not have")
+            raise WireError(
+                f"a node with a field {number}, which Chakra's schema from 0.0.4 on does not have"
+            )
     if node.type == METADATA:
         node.inputs = _inputs(inputs)
     return node
@@ -262,6 +267,8 @@ def read_groups(path: Path) -> dict[str, list[int]]:
     for name, ranks in found.items():
         whole = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
         if not whole or not ranks or len(set(ranks)) != len(ranks):
-            raise UsageError(f"{path}: group {json.dumps(name)} must be a list of ranks, one or "
-                             "more, each once: whole numbers from 0")
+            raise UsageError(
+                f"{path}: group {json.dumps(name)} must be a list of ranks, one or "
+                "more, each once: whole numbers from 0"
+            )
     return found

@@ -37,10 +37,36 @@ _WORK = (LOAD, STORE, COMPUTE, *_STORAGE)
 _MOST_SIZE = 1 << 50
 _MOST_PS = 10**18
 # Attributes that ASTRA-sim reads, and those by which producers say where a node comes from.
-_READ = {"is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_priority", "comm_size",
-         "comm_src", "comm_dst", "comm_tag", "pg_name", "comm_group", "involved_dim", "root"}
-_ORIGIN = {"rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "op_type",
-           "stream", "inputs", "outputs", "tensor_loc", ""}
+_READ = {
+    "is_cpu_op",
+    "num_ops",
+    "tensor_size",
+    "comm_type",
+    "comm_priority",
+    "comm_size",
+    "comm_src",
+    "comm_dst",
+    "comm_tag",
+    "pg_name",
+    "comm_group",
+    "involved_dim",
+    "root",
+}
+_ORIGIN = {
+    "rf_id",
+    "fw_parent",
+    "seq_id",
+    "scope",
+    "tid",
+    "fw_tid",
+    "op_schema",
+    "op_type",
+    "stream",
+    "inputs",
+    "outputs",
+    "tensor_loc",
+    "",
+}
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _LANES = _CPU, _GPU, _MEMORY = 1, 2, 3  # of a rank
 
@@ -76,12 +102,15 @@ def read_graph(path: Path, groups: Path | None = None, reading: Reading | None =
     for name, ranks in members.items():
         for rank in ranks:
             if rank >= len(files):
-                raise UsageError(f"{groups}: group {json.dumps(name)}: rank {rank} is missing from "
-                                 "the trace")
+                raise UsageError(
+                    f"{groups}: group {json.dumps(name)}: rank {rank} is missing from the trace"
+                )
     reading = reading or Reading()
     if reading.dimensions and math.prod(reading.dimensions) != len(files):
-        raise UsageError(f"Trace.dims: {' x '.join(map(str, reading.dimensions))} is not the number"
-                         f" of ranks of {path}, {len(files)}")
+        raise UsageError(
+            f"Trace.dims: {' x '.join(map(str, reading.dimensions))} is not the number"
+            f" of ranks of {path}, {len(files)}"
+        )
     return _Builder(str(path), traces, members, reading).build()
 
 
@@ -89,8 +118,9 @@ Members = tuple[int, ...]
 
 
 class _Builder:
-    def __init__(self, name: str, traces: list[list[Node]], groups: dict[str, list[int]],
-                 reading: Reading) -> None:
+    def __init__(
+        self, name: str, traces: list[list[Node]], groups: dict[str, list[int]], reading: Reading
+    ) -> None:
         self.graph, self.traces, self.reading = TaskGraph(name, len(traces)), traces, reading
         self.groups = {name: tuple(ranks) for name, ranks in groups.items()}
         # By rank: the process groups that its METADATA nodes state.
@@ -122,8 +152,9 @@ class _Builder:
             for node in nodes:
                 for other in dict.fromkeys((*node.after, *node.control)):
                     graph.after[self.begin[rank][node.id]].append(self.end[rank][other])
-        graph.passed = [f"{text} ({how_many(count, 'node')})"
-                        for text, count in self.passed.items() if count]
+        graph.passed = [
+            f"{text} ({how_many(count, 'node')})" for text, count in self.passed.items() if count
+        ]
         return graph.check()
 
     def _order(self) -> None:
@@ -151,8 +182,7 @@ class _Builder:
     @staticmethod
     def _communicates(node: Node) -> bool:
         """False, too, for the host's part of a collective, which older converters called one."""
-        return node.type in (SEND, RECEIVE) or (
-            node.type == COLLECTIVE and not _host_part(node))
+        return node.type in (SEND, RECEIVE) or (node.type == COLLECTIVE and not _host_part(node))
 
     def _begin(self, rank: int, node: Node) -> Task:
         """The task with which a node begins: all of it, but for a communication."""
@@ -171,15 +201,19 @@ class _Builder:
         if node.type in (*_WORK, COLLECTIVE):
             task.duration_ps = self._duration_ps(rank, node, cpu=bool(cpu))
             if task.duration_ps > _MOST_PS:
-                raise self.fail(rank, node, f"takes {task.duration_ps // 10**6} us, which is more "
-                                f"than {_MOST_PS // 10**6}")
+                raise self.fail(
+                    rank,
+                    node,
+                    f"takes {task.duration_ps // 10**6} us, which is more than {_MOST_PS // 10**6}",
+                )
         return task
 
     def _duration_ps(self, rank: int, node: Node, *, cpu: bool) -> int:
         stated = node.duration_us * 10**6
         if node.type in (LOAD, STORE) and not stated:
-            self.passed["tensor_size of loads and stores without a duration"] += self._attribute(
-                rank, node, "tensor_size", 2**63, 0) > 0
+            self.passed["tensor_size of loads and stores without a duration"] += (
+                self._attribute(rank, node, "tensor_size", 2**63, 0) > 0
+            )
         if node.type != COMPUTE or cpu or "num_ops" not in node.attributes:
             return stated
         operations = self._attribute(rank, node, "num_ops", 2**63)
@@ -190,8 +224,12 @@ class _Builder:
             self.passed["num_ops without tensor_size, which ASTRA-sim skips"] += operations > 0
             return 0
         if operations and not stated:
-            raise self.fail(rank, node, f"has {operations} num_ops and no duration; give the "
-                            "machine's roofline, Trace(peak_tflops=…, memory_bandwidth=…)")
+            raise self.fail(
+                rank,
+                node,
+                f"has {operations} num_ops and no duration; give the "
+                "machine's roofline, Trace(peak_tflops=…, memory_bandwidth=…)",
+            )
         self.passed["num_ops, where the duration counts"] += operations > 0
         return stated
 
@@ -232,8 +270,11 @@ class _Builder:
             for each in found:
                 ranks = each["ranks"] or range(len(self.traces))
                 members = tuple(ranks)
-                if (not isinstance(each["pg_name"], str) or len(set(members)) != len(members)
-                        or not all(type(each) is int and each >= 0 for each in members)):
+                if (
+                    not isinstance(each["pg_name"], str)
+                    or len(set(members)) != len(members)
+                    or not all(type(each) is int and each >= 0 for each in members)
+                ):
                     raise ValueError
                 self.stated[rank][each["pg_name"]] = members
         except (UsageError, ValueError, TypeError, KeyError):
@@ -252,11 +293,16 @@ class _Builder:
         elif name in self.stated[rank]:
             members = self.stated[rank][name]
         else:
-            raise self.fail(rank, node, f'unknown communicator group "{shown}"; give '
-                            "Trace(groups=…) a JSON file that names it")
+            raise self.fail(
+                rank,
+                node,
+                f'unknown communicator group "{shown}"; give '
+                "Trace(groups=…) a JSON file that names it",
+            )
         if max(members) not in everyone:
-            raise self.fail(rank, node, f'group "{shown}": rank {max(members)} is missing from the '
-                            "trace")
+            raise self.fail(
+                rank, node, f'group "{shown}": rank {max(members)} is missing from the trace'
+            )
         if rank not in members:
             raise self.fail(rank, node, f'is no member of group "{shown}"')
         return name, members
@@ -270,12 +316,17 @@ class _Builder:
                     continue
                 ends = tuple(
                     self._attribute(rank, node, name, 2**31, rank if own == node.type else None)
-                    for name, own in (("comm_src", SEND), ("comm_dst", RECEIVE)))
+                    for name, own in (("comm_src", SEND), ("comm_dst", RECEIVE))
+                )
                 if max(ends) >= len(self.traces):
                     raise self.fail(rank, node, f"rank {max(ends)} is missing from the trace")
                 if ends[node.type == RECEIVE] != rank:
-                    raise self.fail(rank, node, f"is rank {ends[node.type == RECEIVE]}'s by its "
-                                    f"comm_{'src' if node.type == SEND else 'dst'}")
+                    raise self.fail(
+                        rank,
+                        node,
+                        f"is rank {ends[node.type == RECEIVE]}'s by its "
+                        f"comm_{'src' if node.type == SEND else 'dst'}",
+                    )
                 if ends[0] == ends[1]:
                     raise self.fail(rank, node, "sends to itself")
                 tag = self._attribute(rank, node, "comm_tag", 2**63, 0)
@@ -284,7 +335,7 @@ class _Builder:
             other = waiting.get((source, destination, tag, SEND + RECEIVE - kind), [])
             if len(nodes) > len(other):
                 rank, node = nodes[len(other)]
-                who, does = ((destination, "receives") if kind == SEND else (source, "sends"))
+                who, does = (destination, "receives") if kind == SEND else (source, "sends")
                 raise self.fail(rank, node, f"no rank {who} {does} it (tag {tag})")
             if kind == SEND:  # where a receive is left over, it is refused when its turn comes
                 for (_, send), (_, receive) in zip(nodes, other, strict=False):
@@ -294,15 +345,25 @@ class _Builder:
         size = self._attribute(source, send, "comm_size", _MOST_SIZE)
         expected = self._attribute(destination, receive, "comm_size", _MOST_SIZE, size)
         if expected != size:
-            raise self.fail(destination, receive, f"receives {expected} B, but rank {source} "
-                            f"{_label(send)} sends {size} B")
+            raise self.fail(
+                destination,
+                receive,
+                f"receives {expected} B, but rank {source} {_label(send)} sends {size} B",
+            )
         # The sender does not wait for the receiver, as in ASTRA-sim: what comes early is kept.
-        task = self.graph.send(source, destination, size, [self.begin[source][send.id]],
-                               f"rank {source} {_label(send)}")
+        task = self.graph.send(
+            source,
+            destination,
+            size,
+            [self.begin[source][send.id]],
+            f"rank {source} {_label(send)}",
+        )
         self.end[source][send.id] = acked(task)
         self.end[destination][receive.id] = self.graph.join(
             [task, self.begin[destination][receive.id]],
-            f"rank {destination} {_label(receive)}", destination)
+            f"rank {destination} {_label(receive)}",
+            destination,
+        )
 
     # --- collectives -----------------------------------------------------------------------------
     def _collectives(self) -> None:
@@ -325,20 +386,26 @@ class _Builder:
                     for rank, node in zip(members, nodes, strict=True):
                         before = calls[rank][number - 1]
                         self.graph.after[self.begin[rank][node.id]].append(
-                            self.end[rank][before.id])
+                            self.end[rank][before.id]
+                        )
                 self._collective(name, members, nodes)
 
     def _collective(self, name: str, members: Members, nodes: list[Node]) -> None:
-        stated = [self._facts(rank, node, members[0])
-                  for rank, node in zip(members, nodes, strict=True)]
+        stated = [
+            self._facts(rank, node, members[0]) for rank, node in zip(members, nodes, strict=True)
+        ]
         kind, size, root, involved = stated[0]
         if kind == "scatter" and root in members:  # other ranks put nothing in
             size = stated[members.index(root)][1]
             stated = [(k, size if s == 0 else s, r, i) for k, s, r, i in stated]
         for rank, node, facts in zip(members, nodes, stated, strict=True):
             if facts != stated[0]:
-                raise self.fail(rank, node, f"is {_spoken(*facts)}, but rank {members[0]} "
-                                f"{_label(nodes[0])} is {_spoken(*stated[0])}")
+                raise self.fail(
+                    rank,
+                    node,
+                    f"is {_spoken(*facts)}, but rank {members[0]} "
+                    f"{_label(nodes[0])} is {_spoken(*stated[0])}",
+                )
         if root not in members:
             raise self.fail(members[0], nodes[0], f"root {root} is no member of its group")
         enter = [self.begin[rank][node.id] for rank, node in zip(members, nodes, strict=True)]
@@ -346,33 +413,51 @@ class _Builder:
         dimensions = self.reading.dimensions
         if name:  # ASTRA-sim: one ring of its own, or all dimensions for a group of all ranks
             self.passed["involved_dim of named groups"] += len(nodes) * (
-                involved is not None and not all(involved))
+                involved is not None and not all(involved)
+            )
             involved = None
             if len(members) < len(self.traces):
                 dimensions = ()
-        elif involved is not None and not all(involved[:len(dimensions) or None]):
+        elif involved is not None and not all(involved[: len(dimensions) or None]):
             if len(involved) < len(dimensions) or not dimensions:
-                raise self.fail(members[0], nodes[0], f"involved_dim has {len(involved)} entries; "
-                                "give the sizes of as many dimensions, the first of neighbouring "
-                                "ranks: Trace(dims=[…, …])")
+                raise self.fail(
+                    members[0],
+                    nodes[0],
+                    f"involved_dim has {len(involved)} entries; "
+                    "give the sizes of as many dimensions, the first of neighbouring "
+                    "ranks: Trace(dims=[…, …])",
+                )
         if dimensions:
             chosen = involved if involved is not None else (True,) * len(dimensions)
             if len(chosen) < len(dimensions):
-                raise self.fail(members[0], nodes[0], f"involved_dim has {len(chosen)} entries for "
-                                f"{len(dimensions)} dimensions of Trace(dims=…)")
+                raise self.fail(
+                    members[0],
+                    nodes[0],
+                    f"involved_dim has {len(chosen)} entries for "
+                    f"{len(dimensions)} dimensions of Trace(dims=…)",
+                )
             # A rank's place in the dimensions is its number, in whatever order a group lists them.
             places = sorted(range(len(members)), key=members.__getitem__)
             along = over_dimensions(
-                self.graph, kind, [members[place] for place in places], size,
-                [enter[place] for place in places], what, root, dimensions, chosen)
+                self.graph,
+                kind,
+                [members[place] for place in places],
+                size,
+                [enter[place] for place in places],
+                what,
+                root,
+                dimensions,
+                chosen,
+            )
             ends = [along[rank] for rank in members]
         else:
             ends = self.graph.collective(kind, members, size, enter, what, members.index(root))
         for rank, node, end in zip(members, nodes, ends, strict=True):
             self.end[rank][node.id] = end
 
-    def _facts(self, rank: int, node: Node, first: int
-               ) -> tuple[str, int, int, tuple[bool, ...] | None]:
+    def _facts(
+        self, rank: int, node: Node, first: int
+    ) -> tuple[str, int, int, tuple[bool, ...] | None]:
         number = self._attribute(rank, node, "comm_type", 2**31)
         if number not in COLLECTIVE_KINDS:
             raise self.fail(rank, node, f"unknown collective {number}")

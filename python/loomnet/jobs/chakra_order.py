@@ -12,8 +12,14 @@ def in_order(nodes: Sequence[Node], *, control: bool) -> Sequence[Node] | None:
     """The nodes of a rank, by number, so that none comes before one that it waits for: the order in
     which its collectives meet those of other ranks. None where some wait for each other."""
     numbered = {node.id: node for node in nodes}
-    before = {node.id: {other for other in (*node.after, *(node.control if control else ()))
-                        if other in numbered} for node in nodes}
+    before = {
+        node.id: {
+            other
+            for other in (*node.after, *(node.control if control else ()))
+            if other in numbered
+        }
+        for node in nodes
+    }
     if all(max(on, default=-1) < number for number, on in before.items()):
         return nodes
     waits = {number: len(on) for number, on in before.items()}

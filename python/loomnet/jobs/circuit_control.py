@@ -56,24 +56,33 @@ class CircuitControl(Spec):
     fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block"
     repatch: Repatch = "layer"
     slot: Annotated[Time, AfterValidator(_some_time)] = given(
-        default=Time("200 us"), converter=Time)
+        default=Time("200 us"), converter=Time
+    )
     eps_during_dark: Literal["hold", "eps_first"] = "hold"
     dark_scope: Literal["changed", "all"] = "changed"
     drain: Annotated[Time, AfterValidator(_some_time)] = given(
-        default=Time("10 ms"), converter=Time)
+        default=Time("10 ms"), converter=Time
+    )
     members: Literal["links", "lumped"] = "links"
     copilot_records: Annotated[int, Field(ge=2, le=1024, strict=True)] = 16
 
     @constructor
     def __init__(
-        self, *, preset: Literal["paper"] | None = None, rule: str = "skip",
-        demand: Literal["sum", "max"] = "max", ties: Literal["free", "index"] = "free",
+        self,
+        *,
+        preset: Literal["paper"] | None = None,
+        rule: str = "skip",
+        demand: Literal["sum", "max"] = "max",
+        ties: Literal["free", "index"] = "free",
         split: Literal["all_or_nothing", "weighted"] = "all_or_nothing",
         fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block",
         repatch: Repatch = "layer",
-        slot: Time | str = "200 us", eps_during_dark: Literal["hold", "eps_first"] = "hold",
-        dark_scope: Literal["changed", "all"] = "changed", drain: Time | str = "10 ms",
-        members: Literal["links", "lumped"] = "links", copilot_records: int = 16,
+        slot: Time | str = "200 us",
+        eps_during_dark: Literal["hold", "eps_first"] = "hold",
+        dark_scope: Literal["changed", "all"] = "changed",
+        drain: Time | str = "10 ms",
+        members: Literal["links", "lumped"] = "links",
+        copilot_records: int = 16,
     ) -> None: ...
 
     @model_validator(mode="after")
@@ -82,25 +91,35 @@ class CircuitControl(Spec):
             if self.slot.count == 0:
                 raise UsageError("CircuitControl.slot: 0 s carries nothing; give a time above 0")
             if self.split != "all_or_nothing" or self.eps_during_dark != "hold":
-                raise UsageError('CircuitControl: repatch="rotor" sends by circuits alone; leave '
-                                 "split and eps_during_dark out")
+                raise UsageError(
+                    'CircuitControl: repatch="rotor" sends by circuits alone; leave '
+                    "split and eps_during_dark out"
+                )
         return self
 
     @model_validator(mode="after")
     def _worthwhile(self) -> CircuitControl:
         if self.repatch == "worthwhile":
             if self.eps_during_dark != "hold":
-                raise UsageError('CircuitControl: repatch="worthwhile" weighs how long all-to-alls '
-                                 'wait for circuits: leave eps_during_dark at "hold"')
+                raise UsageError(
+                    'CircuitControl: repatch="worthwhile" weighs how long all-to-alls '
+                    'wait for circuits: leave eps_during_dark at "hold"'
+                )
             if self.fp_dispatch == "random":
-                raise UsageError('CircuitControl: repatch="worthwhile" patches for a demand, which '
-                                 "a random guess has not: give another fp_dispatch")
+                raise UsageError(
+                    'CircuitControl: repatch="worthwhile" patches for a demand, which '
+                    "a random guess has not: give another fp_dispatch"
+                )
         return self
 
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("preset") == "paper":
-            return {"dark_scope": "all", "members": "lumped", "demand": "sum",
-                    "ties": "index"} | values
+            return {
+                "dark_scope": "all",
+                "members": "lumped",
+                "demand": "sum",
+                "ties": "index",
+            } | values
         return values

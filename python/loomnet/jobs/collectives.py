@@ -72,7 +72,8 @@ class RingCollective(Collective):
     """
 
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS, strict=True)] = Field(
-        default=1, repr=False)
+        default=1, repr=False
+    )
     queue_pair: Literal["persistent", "per-step"] = Field(default="persistent", repr=False)
     whole_steps: StrictBool = Field(default=False, repr=False)
     step_jitter: Annotated[float, Field(ge=0, le=MOST_JITTER)] = Field(default=0.0, repr=False)
@@ -82,16 +83,24 @@ class RingCollective(Collective):
     @model_validator(mode="after")
     def _in_a_ring(self) -> RingCollective:
         if self.allreduce != RING:
-            for name in ("channels", "queue_pair", "whole_steps", "step_jitter", "first_step",
-                         "new_communicator_every"):
+            for name in (
+                "channels",
+                "queue_pair",
+                "whole_steps",
+                "step_jitter",
+                "first_step",
+                "new_communicator_every",
+            ):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise UsageError(f'{name}= goes with allreduce="ring": switches that sum know '
-                                     "no ring steps")
+                    raise UsageError(
+                        f'{name}= goes with allreduce="ring": switches that sum know no ring steps'
+                    )
         every = self.new_communicator_every
         if every is not None and (self.repeat - 1) // every >= MOST_INCARNATIONS:
             raise UsageError(
                 f"new_communicator_every={every}: {self.repeat} repetitions would make the "
-                f"communicators anew more than {MOST_INCARNATIONS - 1} times; give a larger one")
+                f"communicators anew more than {MOST_INCARNATIONS - 1} times; give a larger one"
+            )
         return self
 
 
@@ -107,14 +116,21 @@ class AllReduce(RingCollective):
         return 2 * (ranks - 1) / ranks
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RingOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RingOptions],
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _a_value_to_sum(self) -> AllReduce:
         if self.allreduce != RING and self.size.bytes < 4:
-            raise UsageError("size: switches sum values of 4 B; with "
-                             f'allreduce="{self.allreduce}" give 4 B or more')
+            raise UsageError(
+                "size: switches sum values of 4 B; with "
+                f'allreduce="{self.allreduce}" give 4 B or more'
+            )
         return self
 
 
@@ -128,8 +144,13 @@ class AllToAll(Collective):
         return (ranks - 1) / ranks
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         ranks = range(len(placed))
@@ -146,8 +167,13 @@ class AllGather(RingCollective):
         return (ranks - 1) / ranks
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RingOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RingOptions],
+    ) -> None: ...
 
 
 class ReduceScatter(RingCollective):
@@ -160,8 +186,13 @@ class ReduceScatter(RingCollective):
         return (ranks - 1) / ranks
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RingOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RingOptions],
+    ) -> None: ...
 
 
 class Broadcast(Collective):
@@ -171,8 +202,13 @@ class Broadcast(Collective):
     kind: ClassVar[str] = "broadcast"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         return chain(len(placed))
@@ -184,8 +220,13 @@ class Reduce(Collective):
     kind: ClassVar[str] = "reduce"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         return [(b, a) for a, b in chain(len(placed))]
@@ -198,8 +239,13 @@ class SendRecv(Collective):
     kind: ClassVar[str] = "send_recv"
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
 
 # What the engine runs as an operation of all ranks together.

@@ -51,8 +51,9 @@ def compute_model(value: Time | str | Mapping[str, Any] | None) -> ComputeModel 
         text = match["factor"] or "1"
         factor = float(text) if _FACTOR.fullmatch(text) else math.nan
         if not (0 < factor < math.inf):
-            raise UsageError(f'"{value}": the factor must be a number above 0, as in '
-                             '"measured x 0.1"')
+            raise UsageError(
+                f'"{value}": the factor must be a number above 0, as in "measured x 0.1"'
+            )
         return MeasuredCompute(value.strip())
     return Time(value)
 
@@ -60,8 +61,10 @@ def compute_model(value: Time | str | Mapping[str, Any] | None) -> ComputeModel 
 def _row(name: str, value: Any) -> tuple[Time, Time]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != 2 or name == STEP:
-            raise UsageError(f'"{name}": {quoted(value)} is not a time'
-                             + ("" if name == STEP else " or (forward, backward)"))
+            raise UsageError(
+                f'"{name}": {quoted(value)} is not a time'
+                + ("" if name == STEP else " or (forward, backward)")
+            )
         return Time(value[0]), Time(value[1])
     forward = Time(value)
     return forward, Time.of(0 if name == STEP else forward.count * BACKWARD)

@@ -9,8 +9,15 @@ from loomnet.jobs.task_graph import TaskGraph
 
 
 def over_dimensions(
-    graph: TaskGraph, kind: str, members: Sequence[int], size: int, enter: Sequence[int], what: str,
-    root: int, dimensions: Sequence[int], involved: Sequence[bool],
+    graph: TaskGraph,
+    kind: str,
+    members: Sequence[int],
+    size: int,
+    enter: Sequence[int],
+    what: str,
+    root: int,
+    dimensions: Sequence[int],
+    involved: Sequence[bool],
 ) -> list[int]:
     """As TaskGraph.collective among the ranks that differ in the involved dimensions alone.
     All-reduce is reduce-scatter along each dimension but the last, all-reduce along the last one,
@@ -25,13 +32,15 @@ def over_dimensions(
     def phase(name: str, over: Sequence[int], bytes_each: int) -> None:
         lines: dict[int, list[int]] = {}
         for position in range(len(members)):
-            fixed = position - sum(position // strides[d] % dimensions[d] * strides[d]
-                                   for d in over)
+            fixed = position - sum(
+                position // strides[d] % dimensions[d] * strides[d] for d in over
+            )
             lines.setdefault(fixed, []).append(position)
         for line in lines.values():
             first = line.index(root) if root in line else 0
-            ends = graph.collective(name, [members[p] for p in line], bytes_each,
-                                    [at[p] for p in line], what, first)
+            ends = graph.collective(
+                name, [members[p] for p in line], bytes_each, [at[p] for p in line], what, first
+            )
             for position, end in zip(line, ends, strict=True):
                 at[position] = end
 

@@ -132,8 +132,9 @@ def from_csv(path: Path) -> FlowSizes:
         except (ValueError, OverflowError):
             if number == 1 and not any(character.isdigit() for character in "".join(row)):
                 continue
-            raise UsageError(f"{path}:{number}: a row is two numbers, bytes,share: 1460,0.5"
-                             ) from None
+            raise UsageError(
+                f"{path}:{number}: a row is two numbers, bytes,share: 1460,0.5"
+            ) from None
         _check_point(f"{path}:{number}", size, share, points)
         points.append((size, share))
     if not points:
@@ -151,13 +152,17 @@ def from_csv(path: Path) -> FlowSizes:
 def _of_homa(path: Path, table: FlowSizes, mean: float) -> FlowSizes:
     """The sizes of the rows and none between them, whose mean is stated. Raises UsageError."""
     if path.name.startswith(_IN_PACKETS):
-        raise UsageError(f"{path}: its sizes are packets, as of all files of Homa's simulator of "
-                         'this name; give "websearch", or a table in bytes under another name')
+        raise UsageError(
+            f"{path}: its sizes are packets, as of all files of Homa's simulator of "
+            'this name; give "websearch", or a table in bytes under another name'
+        )
     found = FlowSizes(table.name, _steps(table.points))
     if abs(found.mean / mean - 1) > _STATED:
-        raise UsageError(f"{path}: its first row is one number, {mean:g}, and so the mean of the "
-                         f"sizes, as in Homa's simulator; but that is {found.mean:.6g}; a row is "
-                         "two numbers, bytes,share: 1460,0.5")
+        raise UsageError(
+            f"{path}: its first row is one number, {mean:g}, and so the mean of the "
+            f"sizes, as in Homa's simulator; but that is {found.mean:.6g}; a row is "
+            "two numbers, bytes,share: 1460,0.5"
+        )
     return found
 
 
@@ -185,17 +190,19 @@ _STATED = 0.01  # by which the mean that Homa's files state may be off: of all o
 _IN_PACKETS = "DCTCP"
 
 
-def _check_point(
-    where: str, size: int, share: float, points: Sequence[tuple[int, float]]
-) -> None:
+def _check_point(where: str, size: int, share: float, points: Sequence[tuple[int, float]]) -> None:
     """Raises UsageError for a point that cannot follow these."""
     if not 0 <= size <= MOST_BYTES or (size == 0 and (points or share != 0)):
         zero = ", and 0 with share 0 in the first row alone" if size == 0 else ""
         raise UsageError(f"{where}: a size is 1 B to 10^15 B{zero}, not {size}")
     if not 0 <= share <= 100 + _ROUNDED:
         raise UsageError(f"{where}: a share is 0 to 1, or to 100 in percent, not {share}")
-    for what, new, old in (("size", size, points[-1][0] if points else 0),
-                           ("share", share, points[-1][1] if points else 0)):
+    for what, new, old in (
+        ("size", size, points[-1][0] if points else 0),
+        ("share", share, points[-1][1] if points else 0),
+    ):
         if new < old:
-            raise UsageError(f"{where}: {what} {new} is below {old}, that of the row before; "
-                             "sizes and shares never fall")
+            raise UsageError(
+                f"{where}: {what} {new} is below {old}, that of the row before; "
+                "sizes and shares never fall"
+            )

@@ -60,9 +60,16 @@ class Permutation(_Pairwise, Collective):
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT, *,
-                 shift: int | Literal["random"] = 1, seed: int = 0,
-                 **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        *,
+        shift: int | Literal["random"] = 1,
+        seed: int = 0,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         ranks = len(placed)
@@ -70,8 +77,10 @@ class Permutation(_Pairwise, Collective):
             # One cycle through all ranks in random order: every rank sends to the next on it.
             order = list(range(ranks))
             random.Random(f"permutation {self.seed} {ranks}").shuffle(order)
-            return sorted(zip(order, order[1:] + order[:1], strict=True),
-                          key=lambda pair: (placed[pair[0]], pair))
+            return sorted(
+                zip(order, order[1:] + order[:1], strict=True),
+                key=lambda pair: (placed[pair[0]], pair),
+            )
         if self.shift % ranks == 0:
             raise UsageError(f"Permutation.shift: {self.shift} sends every rank to itself")
         return [(rank, (rank + self.shift) % ranks) for rank in range(ranks)]
@@ -85,8 +94,15 @@ class Incast(_Pairwise, Collective):
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     @constructor
-    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = TRANSPORT, *,
-                 receiver: int = 0, **rest: Unpack[RoundOptions]) -> None: ...
+    def __init__(
+        self,
+        size: Size | str,
+        repeat: int = 1,
+        transport: TransportName = TRANSPORT,
+        *,
+        receiver: int = 0,
+        **rest: Unpack[RoundOptions],
+    ) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         if self.receiver >= len(placed):
@@ -98,13 +114,15 @@ def _share(value: Any) -> Any:
     """Raises UsageError for a load in percent."""
     percent = isinstance(value, str) and value.strip().endswith("%")
     if percent or (isinstance(value, (int, float)) and value > MOST_LOAD):
-        raise UsageError(f"{quoted(value)} must be a share of the NICs' rate, up to {MOST_LOAD}: "
-                         "0.5 is 50 %")
+        raise UsageError(
+            f"{quoted(value)} must be a share of the NICs' rate, up to {MOST_LOAD}: 0.5 is 50 %"
+        )
     return value
 
 
-def _sizes(value: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str]
-           ) -> tuple[Size, ...] | flowsizes.FlowSizes:
+def _sizes(
+    value: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str],
+) -> tuple[Size, ...] | flowsizes.FlowSizes:
     if isinstance(value, Path):
         return flowsizes.from_csv(value)
     if isinstance(value, str):
@@ -178,47 +196,59 @@ class Flows(_Pairwise, Job):
     sizes: Annotated[Any, BeforeValidator(_sizes)] = given(converter=_sizes, kw_only=False)
     count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
     gap: Time | None = given(default=None, converter=time_or_none)
-    load: Annotated[
-        Annotated[float, Field(gt=0, le=MOST_LOAD)] | None, BeforeValidator(_share)] = None
-    pairs: Annotated[
-        tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)
-    ] = given(default=(), converter=_pairs)
-    starts: Annotated[
-        tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
-    ] = given(default=(), converter=_times)
-    lifetimes: Annotated[
-        tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
-    ] = given(default=(), converter=_times)
+    load: Annotated[Annotated[float, Field(gt=0, le=MOST_LOAD)] | None, BeforeValidator(_share)] = (
+        None
+    )
+    pairs: Annotated[tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = (
+        given(default=(), converter=_pairs)
+    )
+    starts: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = given(
+        default=(), converter=_times
+    )
+    lifetimes: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = given(
+        default=(), converter=_times
+    )
     steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
     claims: Annotated[
-        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False),
+        tuple[RingClaim, ...],
+        Field(max_length=MOST_FLOWS, fail_fast=True, repr=False),
         BeforeValidator(_claims),
     ] = given(default=(), converter=_claims)
 
     @model_validator(mode="after")
     def _counted(self) -> Flows:
         if "count" not in self.model_fields_set and (
-                given := self.pairs or self.starts or self.lifetimes):
+            given := self.pairs or self.starts or self.lifetimes
+        ):
             object.__setattr__(self, "count", len(given))
         return self
 
     @model_validator(mode="after")
     def _of_a_ring(self) -> Flows:
         if self.steps is not None and not 2 <= self.count <= MOST_RING:
-            raise UsageError(f"steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
-                             f"count={self.count}")
+            raise UsageError(
+                f"steps: steps of a ring go with 2 to {MOST_RING:,} flows, not count={self.count}"
+            )
         if self.claims and self.steps is None:
-            raise UsageError("claims: packets say a ring step of flows with steps= only; "
-                             "give steps=")
+            raise UsageError(
+                "claims: packets say a ring step of flows with steps= only; give steps="
+            )
         return self
 
     @constructor
     def __init__(
-        self, sizes: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str], *,
-        count: int = 1, gap: Time | str | None = None, load: float | None = None,
-        pairs: Iterable[tuple[int, int]] = (), starts: Iterable[Time | str] = (),
-        lifetimes: Iterable[Time | str] = (), steps: int | None = None,
-        claims: Iterable[RingClaim] = (), **rest: Unpack[JobOptions],
+        self,
+        sizes: Size | str | Path | flowsizes.FlowSizes | Iterable[Size | str],
+        *,
+        count: int = 1,
+        gap: Time | str | None = None,
+        load: float | None = None,
+        pairs: Iterable[tuple[int, int]] = (),
+        starts: Iterable[Time | str] = (),
+        lifetimes: Iterable[Time | str] = (),
+        steps: int | None = None,
+        claims: Iterable[RingClaim] = (),
+        **rest: Unpack[JobOptions],
     ) -> None: ...
 
     @staticmethod
@@ -264,19 +294,25 @@ class Flows(_Pairwise, Job):
         if self.starts and len(self.starts) != self.count:
             raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
         if self.lifetimes and len(self.lifetimes) != self.count:
-            raise UsageError(f"lifetimes has {len(self.lifetimes)} times for {self.count} flows "
-                             "(count)")
+            raise UsageError(
+                f"lifetimes has {len(self.lifetimes)} times for {self.count} flows (count)"
+            )
         if any(each.count <= 0 for each in self.lifetimes):
             raise UsageError("lifetimes: a flow lasts for longer than 0 s")
         if self.lifetimes and self.steps is not None:
-            raise UsageError("lifetimes and steps: a flow in steps ends with its last step; give "
-                             "one")
+            raise UsageError(
+                "lifetimes and steps: a flow in steps ends with its last step; give one"
+            )
         if self.steps is not None and (least := self.distribution.at(0)) < self.steps:
-            raise UsageError(f"steps: {self.steps} steps of a flow of {Size.of(least)} would be "
-                             "shorter than a byte; give fewer steps or larger flows")
+            raise UsageError(
+                f"steps: {self.steps} steps of a flow of {Size.of(least)} would be "
+                "shorter than a byte; give fewer steps or larger flows"
+            )
         if len(self.claims) > self.count:
-            raise UsageError(f"claims: {len(self.claims)} claims for {self.count} flows (count); "
-                             "each flow makes one")
+            raise UsageError(
+                f"claims: {len(self.claims)} claims for {self.count} flows (count); "
+                "each flow makes one"
+            )
         return self
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:

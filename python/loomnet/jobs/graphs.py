@@ -101,14 +101,20 @@ class FlowsOfAFile(GraphJob, abc.ABC):
     @property
     def first_ps(self) -> int:
         graph = self._graph
-        return min((task.duration_ps for task, after in zip(graph.tasks, graph.after, strict=True)
-                    if task.source < 0 and not after), default=0)
+        return min(
+            (
+                task.duration_ps
+                for task, after in zip(graph.tasks, graph.after, strict=True)
+                if task.source < 0 and not after
+            ),
+            default=0,
+        )
 
     def describe(self) -> str:
         waiting = len(self._graph.never)
         return super().describe() + bool(waiting) * (
-            f"; {how_many(waiting, 'connection')} never start: no other one fires their "
-            "trigger")
+            f"; {how_many(waiting, 'connection')} never start: no other one fires their trigger"
+        )
 
     @model_validator(mode="after")
     def _read(self) -> FlowsOfAFile:
@@ -124,8 +130,9 @@ class Ns3Flows(FlowsOfAFile):
     kind: ClassVar[str] = "ns3_flows"
 
     @constructor
-    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT,
-                 **rest: Unpack[NamedOptions]) -> None: ...
+    def __init__(
+        self, path: str | Path, transport: TransportName = TRANSPORT, **rest: Unpack[NamedOptions]
+    ) -> None: ...
 
     def graph(self) -> TaskGraph:
         from loomnet.jobs.ns3_flows import read_flows
@@ -143,8 +150,14 @@ class ConnectionMatrix(FlowsOfAFile):
     start_unit: Time | None = given(default=None, converter=_time_or_none)
 
     @constructor
-    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
-                 start_unit: Time | str | None = None, **rest: Unpack[NamedOptions]) -> None: ...
+    def __init__(
+        self,
+        path: str | Path,
+        transport: TransportName = TRANSPORT,
+        *,
+        start_unit: Time | str | None = None,
+        **rest: Unpack[NamedOptions],
+    ) -> None: ...
 
     def graph(self) -> TaskGraph:
         from loomnet.jobs.htsim_matrix import read_matrix
@@ -170,10 +183,17 @@ class Trace(GraphJob):
     dims: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=16)] | None = None
 
     @constructor
-    def __init__(self, path: str | Path, transport: TransportName = TRANSPORT, *,
-                 groups: str | Path | None = None, peak_tflops: float | None = None,
-                 memory_bandwidth: Rate | str | None = None, dims: Sequence[int] | None = None,
-                 **rest: Unpack[NamedOptions]) -> None: ...
+    def __init__(
+        self,
+        path: str | Path,
+        transport: TransportName = TRANSPORT,
+        *,
+        groups: str | Path | None = None,
+        peak_tflops: float | None = None,
+        memory_bandwidth: Rate | str | None = None,
+        dims: Sequence[int] | None = None,
+        **rest: Unpack[NamedOptions],
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _check(self) -> Trace:
@@ -190,8 +210,9 @@ class Trace(GraphJob):
         from loomnet.jobs.chakra_graph import Reading, read_graph
 
         memory = 0 if self.memory_bandwidth is None else self.memory_bandwidth.bits_per_second / 8
-        return read_graph(self.path, self.groups, Reading(
-            (self.peak_tflops or 0) * 1e12, memory, self.dims or ()))
+        return read_graph(
+            self.path, self.groups, Reading((self.peak_tflops or 0) * 1e12, memory, self.dims or ())
+        )
 
     def measured(self) -> MeasuredAs:
         return "training" if self.chakra else "flows"

@@ -94,11 +94,15 @@ class Matrix:
         fired = Counter(at for c in self.connections for at in (c.send_done, c.recv_done) if at)
         for number, (kind, count) in self.triggers.items():
             if kind == "barrier" and fired[number] not in (0, count):
-                raise UsageError(f"{self.path}: trigger {number} ({kind}) is fired by "
-                                 f"{fired[number]} connections; {count} are needed")
+                raise UsageError(
+                    f"{self.path}: trigger {number} ({kind}) is fired by "
+                    f"{fired[number]} connections; {count} are needed"
+                )
         waiting: dict[int, list[int]] = {number: [] for number in self.triggers}
-        needed = {number: count if kind == "barrier" else 1
-                  for number, (kind, count) in self.triggers.items()}
+        needed = {
+            number: count if kind == "barrier" else 1
+            for number, (kind, count) in self.triggers.items()
+        }
         for number, c in enumerate(self.connections):
             if c.start_ps is None:
                 waiting[c.trigger].append(number)
@@ -140,10 +144,10 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
             if found is None:
                 raise UsageError(f'{where}: "{words[0][:40]}" is no connection: write 0->1')
             if not matrix.nodes:
-                raise UsageError(f"{where}: a connection before Nodes, which says how many there "
-                                 "are")
-            matrix.connections.append(
-                _connection(where, number, found, words, matrix.nodes, unit))
+                raise UsageError(
+                    f"{where}: a connection before Nodes, which says how many there are"
+                )
+            matrix.connections.append(_connection(where, number, found, words, matrix.nodes, unit))
             if len(matrix.connections) > MOST_TASKS:
                 raise UsageError(f"{path}: more than {MOST_TASKS:,} connections")
         elif words[0] == "trigger":
@@ -180,11 +184,15 @@ def _check_messages(matrix: Matrix) -> None:
             raise UsageError(f"{where}: no id; in a matrix with msg each connection has one")
         other = first.setdefault(c.id, c)
         if (c.source, c.destination) != (other.source, other.destination):
-            raise UsageError(f"{where}: id {c.id} is {other.source}->{other.destination} in line "
-                             f"{other.line}; one connection has the same ends")
+            raise UsageError(
+                f"{where}: id {c.id} is {other.source}->{other.destination} in line "
+                f"{other.line}; one connection has the same ends"
+            )
         if other is not c and not c.message:
-            raise UsageError(f"{where}: id {c.id} is that of line {other.line}; write msg for a "
-                             "further message of that connection")
+            raise UsageError(
+                f"{where}: id {c.id} is that of line {other.line}; write msg for a "
+                "further message of that connection"
+            )
 
 
 def _connection(

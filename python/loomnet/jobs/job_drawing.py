@@ -23,13 +23,21 @@ def job_html(job: Any) -> str:
     """The sentence, the picture and a table of what was given, the fields that differ from their
     defaults among it."""
     fields = type(job).model_fields
-    given = [{"setting": name, "value": _text(getattr(job, name))} for name in fields
-             if name not in UNSAID and (name in job.model_fields_set or getattr(job, name)
-                                        != fields[name].get_default(call_default_factory=True))]
+    given = [
+        {"setting": name, "value": _text(getattr(job, name))}
+        for name in fields
+        if name not in UNSAID
+        and (
+            name in job.model_fields_set
+            or getattr(job, name) != fields[name].get_default(call_default_factory=True)
+        )
+    ]
     table = Table(("setting", "value"), given)._repr_html_() if given else ""
-    return (f"<p>{html.escape(job.describe())}</p>"
-            '<div style="display:flex;gap:2em;align-items:flex-start">'
-            f"{_picture(job)}<div>{table}</div></div>")
+    return (
+        f"<p>{html.escape(job.describe())}</p>"
+        '<div style="display:flex;gap:2em;align-items:flex-start">'
+        f"{_picture(job)}<div>{table}</div></div>"
+    )
 
 
 def _text(value: Any) -> str:
@@ -72,31 +80,42 @@ def _drawn(job: Any) -> int:
 def ranks_svg(ranks: int, pairs: Iterable[Pair], said: str, *, switched: bool = False) -> str:
     """`switched`: switches sum, so that all arrows go to the middle and back."""
     middle = _SIZE / 2
-    place = [(middle + _RADIUS * math.cos(angle), middle + _RADIUS * math.sin(angle))
-             for angle in (2 * math.pi * rank / ranks - math.pi / 2 for rank in range(ranks))]
+    place = [
+        (middle + _RADIUS * math.cos(angle), middle + _RADIUS * math.sin(angle))
+        for angle in (2 * math.pi * rank / ranks - math.pi / 2 for rank in range(ranks))
+    ]
     node = _NODE if ranks <= 24 else 5
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_SIZE}" height="{_SIZE + 18}" '
-             'font-family="sans-serif" font-size="11" text-anchor="middle">'
-             '<defs><marker id="loomnet-arrow" viewBox="0 0 8 8" refX="7" refY="4" '
-             'markerWidth="6" markerHeight="6" orient="auto-start-reverse">'
-             '<path d="M0 0L8 4L0 8z" fill="#2b6cb0"/></marker></defs>'
-             # Its text is black, on the dark page of a notebook too.
-             '<rect width="100%" height="100%" rx="4" fill="white"/>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_SIZE}" height="{_SIZE + 18}" '
+        'font-family="sans-serif" font-size="11" text-anchor="middle">'
+        '<defs><marker id="loomnet-arrow" viewBox="0 0 8 8" refX="7" refY="4" '
+        'markerWidth="6" markerHeight="6" orient="auto-start-reverse">'
+        '<path d="M0 0L8 4L0 8z" fill="#2b6cb0"/></marker></defs>'
+        # Its text is black, on the dark page of a notebook too.
+        '<rect width="100%" height="100%" rx="4" fill="white"/>'
+    ]
     both = ' marker-start="url(#loomnet-arrow)"'
     if switched:
         lines = [(place[rank], (middle, middle), both) for rank in range(ranks)]
     else:
         known = set(pairs)
-        lines = [(place[a], place[b], both if (b, a) in known else "") for a, b in known
-                 if (b, a) not in known or a < b]
+        lines = [
+            (place[a], place[b], both if (b, a) in known else "")
+            for a, b in known
+            if (b, a) not in known or a < b
+        ]
     for start, end, more in sorted(lines):
         (x, y), (u, v) = _cut(start, end, node), _cut(end, start, node)
-        parts.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}" stroke="#2b6cb0" '
-                     f'marker-end="url(#loomnet-arrow)"{more}/>')
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}" stroke="#2b6cb0" '
+            f'marker-end="url(#loomnet-arrow)"{more}/>'
+        )
     if switched:
-        parts.append(f'<rect x="{middle - 26}" y="{middle - 11}" width="52" height="22" rx="4" '
-                     f'fill="white" stroke="#444"/><text x="{middle}" y="{middle + 4}">switch'
-                     "</text>")
+        parts.append(
+            f'<rect x="{middle - 26}" y="{middle - 11}" width="52" height="22" rx="4" '
+            f'fill="white" stroke="#444"/><text x="{middle}" y="{middle + 4}">switch'
+            "</text>"
+        )
     for rank, (x, y) in enumerate(place):
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node}" fill="white" stroke="#444"/>')
         if node == _NODE:

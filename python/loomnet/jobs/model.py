@@ -52,8 +52,10 @@ def _stall(value: Time | str | None) -> Time | Literal["auto"] | None:
 def _no_single_text(values: Any) -> Any:
     """Raises UsageError for one text where a list of them belongs."""
     if isinstance(values, str):
-        raise UsageError(f"{quoted(values)} is one text; write a list of texts, as "
-                         f"[{', '.join(map(quoted, values.split()))}]")
+        raise UsageError(
+            f"{quoted(values)} is one text; write a list of texts, as "
+            f"[{', '.join(map(quoted, values.split()))}]"
+        )
     return values
 
 
@@ -92,8 +94,10 @@ def check_places(where: str, ranks: int, places: Sequence[int]) -> None:
     hosts = len(set(places))
     if hosts == len(places):
         raise UsageError(f"{where}: {ranks} ranks but {hosts} hosts; one rank runs per host")
-    raise UsageError(f"{where}: {ranks} ranks but {hosts} hosts, with {len(places)} places for "
-                     "ranks; a host has as many as its ranks= says")
+    raise UsageError(
+        f"{where}: {ranks} ranks but {hosts} hosts, with {len(places)} places for "
+        "ranks; a host has as many as its ranks= says"
+    )
 
 
 def check_ranks(where: str, ranks: int) -> None:
@@ -148,9 +152,11 @@ class Job(Spec):
     hosts: tuple[StrictStr, ...] | None = None
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
-        default="auto", converter=_stall)
+        default="auto", converter=_stall
+    )
     allreduce: Annotated[StrictStr, AfterValidator(allreduce_name)] = Field(
-        default=RING, repr=False)
+        default=RING, repr=False
+    )
     queue_pairs: Any = Field(default=None, repr=False)
     _own: dict[str, Any] = PrivateAttr(default_factory=dict)  # options of systems
 
@@ -159,15 +165,18 @@ class Job(Spec):
         if self.allreduce != RING and not self.reduces:
             raise UsageError(f'allreduce="{self.allreduce}": {self.no_reduce}')
         if self.queue_pairs is not None:
-            raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not supported yet; leave "
-                             "it out")
+            raise UsageError(
+                f"queue_pairs={quoted(self.queue_pairs)} is not supported yet; leave it out"
+            )
         return self
 
     @model_validator(mode="after")
     def _stop_after_start(self) -> Job:
         if self.stop is not None and self.stop <= self.start:
-            raise UsageError(f"stop={self.stop} is not after start={self.start}: nothing of the "
-                             "job could begin; give a later stop")
+            raise UsageError(
+                f"stop={self.stop} is not after start={self.start}: nothing of the "
+                "job could begin; give a later stop"
+            )
         return self
 
     def measured(self) -> MeasuredAs:
@@ -176,15 +185,21 @@ class Job(Spec):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """What was given."""
-        return [(name, value) for name, value in super().__repr_args__()
-                if name is None or name in self.model_fields_set]
+        return [
+            (name, value)
+            for name, value in super().__repr_args__()
+            if name is None or name in self.model_fields_set
+        ]
 
     def construct(self, args: tuple[Any, ...], values: dict[str, Any]) -> None:
         known: Mapping[str, Any] = {}
         if not values.keys() <= type(self).model_fields.keys():
             known = job_options()
-        own = {name: values.pop(name) for name in list(values)
-               if name in known and name not in type(self).model_fields}
+        own = {
+            name: values.pop(name)
+            for name in list(values)
+            if name in known and name not in type(self).model_fields
+        }
         super().construct(args, values)
         self._own = own
         for name, value in own.items():
@@ -200,8 +215,10 @@ class Job(Spec):
     def option(self, name: str) -> Any:
         """The value of a system's option."""
         if name in type(self).model_fields:
-            raise ImportError(f"loomnet.systems: JOB_OPTIONS: {name}: {type(self).__name__} has a "
-                              "parameter of this name")
+            raise ImportError(
+                f"loomnet.systems: JOB_OPTIONS: {name}: {type(self).__name__} has a "
+                "parameter of this name"
+            )
         return self._own.get(name, job_options()[name].default)
 
     @property
@@ -308,11 +325,13 @@ class TorchJob(Job):
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path = given(converter=Path, kw_only=False)
     args: Annotated[
-        tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True),
+        tuple[str, ...],
+        Field(max_length=MOST_ARGUMENTS, fail_fast=True),
         BeforeValidator(_no_single_text),
     ] = given(default=(), converter=_strings)
     compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = given(
-        default=None, converter=compute_model)
+        default=None, converter=compute_model
+    )
     log: str | None = None
     log_from: Annotated[int, Field(ge=0, strict=True)] | None = None
     map_backend: bool = True
@@ -328,13 +347,24 @@ class TorchJob(Job):
 
     @constructor
     def __init__(
-        self, script: str | Path, *, args: Iterable[str] = (),
-        compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
-        log_from: int | None = None, map_backend: bool = True, allow_no_network: bool = False,
-        until: Time | str | None = None, steps: int | None = None, priority: str | None = None,
-        script_time: Literal["wall", "emulated"] = "wall", cuda: Literal["off", "cpu"] = "off",
-        stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
-        env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],
+        self,
+        script: str | Path,
+        *,
+        args: Iterable[str] = (),
+        compute: Time | str | Mapping[str, Any] | None = None,
+        log: str | None = None,
+        log_from: int | None = None,
+        map_backend: bool = True,
+        allow_no_network: bool = False,
+        until: Time | str | None = None,
+        steps: int | None = None,
+        priority: str | None = None,
+        script_time: Literal["wall", "emulated"] = "wall",
+        cuda: Literal["off", "cpu"] = "off",
+        stall_wall: Time | str | None = "60 s",
+        circuits: CircuitControl | None = None,
+        env: Mapping[str, str] = {},
+        **rest: Unpack[JobOptions],
     ) -> None: ...
 
     @field_validator("log")
@@ -344,9 +374,7 @@ class TorchJob(Job):
             try:
                 names = re.compile(value).groupindex
             except (re.error, OverflowError, RecursionError) as error:
-                raise UsageError(
-                    f"{quoted(value)} is not a regular expression: {error}"
-                ) from None
+                raise UsageError(f"{quoted(value)} is not a regular expression: {error}") from None
             if "step" not in names:
                 raise UsageError(
                     f"{quoted(value)} has no group (?P<step>…): the step a line speaks of"
@@ -358,11 +386,15 @@ class TorchJob(Job):
         if self.priority is None:
             return self
         if self.allreduce == RING:
-            raise UsageError("priority: packets of a ring have none; give allreduce=\"ina\", whose "
-                             "switches go by it, or leave it out")
+            raise UsageError(
+                'priority: packets of a ring have none; give allreduce="ina", whose '
+                "switches go by it, or leave it out"
+            )
         if self.steps is None:
-            raise UsageError("priority: give steps=, how many the script takes, by which it knows "
-                             "the time that is left")
+            raise UsageError(
+                "priority: give steps=, how many the script takes, by which it knows "
+                "the time that is left"
+            )
         return self
 
     @model_validator(mode="after")
@@ -371,13 +403,16 @@ class TorchJob(Job):
         if control is None:
             return self
         for field, value, known in (
-                ("fp_dispatch", control.fp_dispatch, ("block", "reuse")),
-                ("repatch", control.repatch, ("layer", "worthwhile", "iteration", "once", "never")),
-                ("eps_during_dark", control.eps_during_dark, ("hold",)),
-                ("members", control.members, ("links",))):
+            ("fp_dispatch", control.fp_dispatch, ("block", "reuse")),
+            ("repatch", control.repatch, ("layer", "worthwhile", "iteration", "once", "never")),
+            ("eps_during_dark", control.eps_during_dark, ("hold",)),
+            ("members", control.members, ("links",)),
+        ):
             if value not in known:
-                raise UsageError(f"circuits.{field}={quoted(value)}: of real ranks there is "
-                                 f"{' and '.join(known)}; ln.ModelJob has the others")
+                raise UsageError(
+                    f"circuits.{field}={quoted(value)}: of real ranks there is "
+                    f"{' and '.join(known)}; ln.ModelJob has the others"
+                )
         return self
 
     @model_validator(mode="after")

@@ -52,23 +52,27 @@ def _buckets(value: int | Iterable[Size | str]) -> int | tuple[Size, ...]:
     if isinstance(value, Iterable):
         sizes = tuple(map(Size, islice(value, MOST_BUCKETS + 1)))
         if not sizes:
-            raise UsageError("the list is empty; give the size of each bucket, the front-most "
-                             "first")
+            raise UsageError(
+                "the list is empty; give the size of each bucket, the front-most first"
+            )
         if len(sizes) > MOST_BUCKETS:
             raise UsageError(f"there are more than the {MOST_BUCKETS} of a job")
         for size in sizes:
             _check_values(size)
         return sizes
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_BUCKETS:
-        raise UsageError(f"{quoted(value)}: write a whole number from 1 to {MOST_BUCKETS}, or a "
-                         "list of sizes")
+        raise UsageError(
+            f"{quoted(value)}: write a whole number from 1 to {MOST_BUCKETS}, or a list of sizes"
+        )
     return value
 
 
 def _check_values(size: Size) -> None:
     if size.bytes < VALUE_BYTES or size.bytes % VALUE_BYTES:
-        raise UsageError(f"{size} is no whole number of float32 gradients; give a multiple of "
-                         f"{VALUE_BYTES} B, above 0")
+        raise UsageError(
+            f"{size} is no whole number of float32 gradients; give a multiple of "
+            f"{VALUE_BYTES} B, above 0"
+        )
 
 
 def _size(value: Size | str | None) -> Size | None:
@@ -84,8 +88,9 @@ def _model(value: Any) -> Any:
     name = _ALIASES.get(value, value) if isinstance(value, str) else value
     if not isinstance(name, str) or name not in MODELS:
         hint = did_you_mean(value, [*MODELS, *MOE_MODELS])
-        raise UsageError(f"no model {in_quotes(value)}{hint}; one of your own has size= and "
-                         "compute=")
+        raise UsageError(
+            f"no model {in_quotes(value)}{hint}; one of your own has size= and compute="
+        )
     return name
 
 
@@ -126,7 +131,8 @@ class ModelJob(Job):
     size: Annotated[Size | None, BeforeValidator(_size)] = given(default=None, converter=_size)
     compute: Time | None = given(default=None, converter=time_or_none)
     buckets: Annotated[int | tuple[Size, ...], BeforeValidator(_buckets)] = given(
-        default=8, converter=_buckets)
+        default=8, converter=_buckets
+    )
     forward: Annotated[float, Field(ge=0, le=1, strict=True)] = 1 / 3
     jitter: Annotated[float, Field(ge=0, lt=1, strict=True)] = 0.0
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] = 1.0
@@ -134,10 +140,19 @@ class ModelJob(Job):
 
     @constructor
     def __init__(
-        self, model: str | None = None, *, iterations: int = 10, workers: int | None = None,
-        size: Size | str | None = None, compute: Time | str | None = None,
-        buckets: int | Iterable[Size | str] = 8, forward: float = 1 / 3, jitter: float = 0.0,
-        scale: float = 1.0, priority: str = "esa", **rest: Unpack[ModelOptions],
+        self,
+        model: str | None = None,
+        *,
+        iterations: int = 10,
+        workers: int | None = None,
+        size: Size | str | None = None,
+        compute: Time | str | None = None,
+        buckets: int | Iterable[Size | str] = 8,
+        forward: float = 1 / 3,
+        jitter: float = 0.0,
+        scale: float = 1.0,
+        priority: str = "esa",
+        **rest: Unpack[ModelOptions],
     ) -> None: ...
 
     @model_validator(mode="after")
@@ -147,20 +162,27 @@ class ModelJob(Job):
                 raise UsageError("workers= and ranks= are two names of one number; give one")
             object.__setattr__(self, "ranks", self.workers)  # the fields are frozen
         if isinstance(self.buckets, tuple) and self.size is not None:
-            raise UsageError(f"size={self.size} and a list of buckets both give the bytes; give "
-                             "one")
+            raise UsageError(
+                f"size={self.size} and a list of buckets both give the bytes; give one"
+            )
         if self.model is None:
             has_bytes = self.size is not None or isinstance(self.buckets, tuple)
             if not has_bytes or self.compute is None:
                 missing = "compute=" if has_bytes else "size="
-                raise UsageError(f"{missing} is missing: a job of no published model has size= and "
-                                 f"compute=; the models are {', '.join(MODELS)}")
+                raise UsageError(
+                    f"{missing} is missing: a job of no published model has size= and "
+                    f"compute=; the models are {', '.join(MODELS)}"
+                )
         if min(self.bucket_bytes) < VALUE_BYTES:
-            raise UsageError(f"scale={self.scale:g} and {len(self.bucket_bytes)} buckets leave a "
-                             "bucket without a gradient; give less of either")
+            raise UsageError(
+                f"scale={self.scale:g} and {len(self.bucket_bytes)} buckets leave a "
+                "bucket without a gradient; give less of either"
+            )
         if sum(self.bucket_bytes) > MOST_BYTES or self._compute_ps > MOST_TIME.count:
-            raise UsageError(f"scale={self.scale:g} makes an iteration of more than 2^60 B or "
-                             f"{hours(MOST_TIME)}, which no run has; give a larger one")
+            raise UsageError(
+                f"scale={self.scale:g} makes an iteration of more than 2^60 B or "
+                f"{hours(MOST_TIME)}, which no run has; give a larger one"
+            )
         return self
 
     @property
@@ -172,10 +194,14 @@ class ModelJob(Job):
         """Bytes of each bucket, the front-most first, at the job's scale."""
         scale = Fraction(self.scale)
         if isinstance(self.buckets, tuple):
-            return tuple(_values(size.bytes // VALUE_BYTES, scale) * VALUE_BYTES
-                         for size in self.buckets)
-        stated = (MODELS[self.model or ""].parameters if self.size is None
-                  else self.size.bytes // VALUE_BYTES)
+            return tuple(
+                _values(size.bytes // VALUE_BYTES, scale) * VALUE_BYTES for size in self.buckets
+            )
+        stated = (
+            MODELS[self.model or ""].parameters
+            if self.size is None
+            else self.size.bytes // VALUE_BYTES
+        )
         each, rest = divmod(_values(stated, scale), self.buckets)
         return tuple((each + (number < rest)) * VALUE_BYTES for number in range(self.buckets))
 
@@ -202,9 +228,11 @@ class ModelJob(Job):
 
     def describe(self) -> str:
         of = self.model or "a model"
-        return (f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
-                f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) "
-                f"{self._carried_by}")
+        return (
+            f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
+            f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) "
+            f"{self._carried_by}"
+        )
 
 
 def _values(stated: int, scale: Fraction) -> int:

@@ -31,8 +31,10 @@ Degree = Annotated[int, Field(ge=1, le=1 << 15, strict=True)]
 
 def _model(value: Any) -> Any:
     if not isinstance(value, str) or value not in MOE_MODELS:
-        raise UsageError(f"no mixture of experts {in_quotes(value)}"
-                         f"{did_you_mean(value, MOE_MODELS)}; there are {', '.join(MOE_MODELS)}")
+        raise UsageError(
+            f"no mixture of experts {in_quotes(value)}"
+            f"{did_you_mean(value, MOE_MODELS)}; there are {', '.join(MOE_MODELS)}"
+        )
     return value
 
 
@@ -98,30 +100,47 @@ class MoeJob(Job):
     circuits: CircuitControl | None = Field(default=DEFAULT_CIRCUITS, repr=False)
 
     @constructor
-    def __init__(self, model: str, *, transport: TransportName = ONE_PATH, iterations: int = 4,
-                 compute: Time | str | None = None, scale: float = 1.0,
-                 **rest: Unpack[ExpertOptions]) -> None: ...
+    def __init__(
+        self,
+        model: str,
+        *,
+        transport: TransportName = ONE_PATH,
+        iterations: int = 4,
+        compute: Time | str | None = None,
+        scale: float = 1.0,
+        **rest: Unpack[ExpertOptions],
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _whole(self) -> MoeJob:
         whole = self.expert_ranks * self.tensor_ranks
         if whole % GPUS:
-            raise UsageError(f"expert={self.expert_ranks} x tensor={self.tensor_ranks} are {whole} "
-                             f"GPUs of a region, which do not fill servers of {GPUS}")
+            raise UsageError(
+                f"expert={self.expert_ranks} x tensor={self.tensor_ranks} are {whole} "
+                f"GPUs of a region, which do not fill servers of {GPUS}"
+            )
         if self.layer_count < self.stages:
             raise UsageError(f"layers={self.layer_count} are fewer than pipeline={self.stages}")
         if self.of.experts % self.expert_ranks:
-            raise UsageError(f"expert={self.expert_ranks} ranks do not divide the "
-                             f"{self.of.experts} experts of {self.model}")
+            raise UsageError(
+                f"expert={self.expert_ranks} ranks do not divide the "
+                f"{self.of.experts} experts of {self.model}"
+            )
         if self.matrix == "fixed" and self.expert_ranks % 8:
-            raise UsageError(f'matrix="fixed" is of 8 experts and their multiples, not of '
-                             f"expert={self.expert_ranks}")
+            raise UsageError(
+                f'matrix="fixed" is of 8 experts and their multiples, not of '
+                f"expert={self.expert_ranks}"
+            )
         if any(server < 0 or not 0 <= gpu < GPUS for server, gpu in self.spares):
-            raise UsageError(f"MoeJob.spares: {in_quotes(str(self.spares))}: each is a server's "
-                             f"number from 0 and a GPU from 0 to {GPUS - 1}")
+            raise UsageError(
+                f"MoeJob.spares: {in_quotes(str(self.spares))}: each is a server's "
+                f"number from 0 and a GPU from 0 to {GPUS - 1}"
+            )
         if self.ranks is not None and self.ranks % (whole * self.stages):
-            raise UsageError(f"ranks={self.ranks} is no multiple of expert x tensor x pipeline = "
-                             f"{whole * self.stages}")
+            raise UsageError(
+                f"ranks={self.ranks} is no multiple of expert x tensor x pipeline = "
+                f"{whole * self.stages}"
+            )
         if self.bytes_per_rank > MOST_BYTES:
             raise UsageError(f"exchange={Size.of(self.bytes_per_rank)} is above 2^60 B")
         return self
@@ -167,8 +186,7 @@ class MoeJob(Job):
         if self.exchange is not None:
             stated = self.exchange.bytes
         else:
-            stated = (self.tokens * self.of.top_k * self.of.hidden * VALUE_BYTES
-                      // self.tensor_ranks)
+            stated = self.tokens * self.of.top_k * self.of.hidden * VALUE_BYTES // self.tensor_ranks
         if self.matrix_scale == "simulator":
             stated = stated * self.expert_ranks // 8
         return max(round(stated / Fraction(self.scale)), 1)
@@ -220,8 +238,10 @@ class MoeJob(Job):
         if self.data is not None:
             wanted = replica * self.data
             if self.ranks not in (None, wanted):
-                raise UsageError(f"MoeJob: ranks={self.ranks} and data={self.data}, which are "
-                                 f"{wanted} ranks; give one")
+                raise UsageError(
+                    f"MoeJob: ranks={self.ranks} and data={self.data}, which are "
+                    f"{wanted} ranks; give one"
+                )
         elif self.ranks is not None:
             wanted = self.ranks
         else:
@@ -231,7 +251,8 @@ class MoeJob(Job):
                     f"{in_quotes(self.model)}: one copy of the model is on expert="
                     f"{self.expert_ranks} x tensor={self.tensor_ranks} x pipeline={self.stages} = "
                     f"{replica} ranks, by default as published, and the hosts have {len(places)} "
-                    "places; give the fabric more, or the job smaller degrees, as pipeline=1")
+                    "places; give the fabric more, or the job smaller degrees, as pipeline=1"
+                )
         check_places("MoeJob.ranks", wanted, places)
         check_ranks("MoeJob.ranks", wanted)
         return places[:wanted]
@@ -240,28 +261,34 @@ class MoeJob(Job):
         """Of each server the hosts of its GPUs: one host for all, or one for each."""
         found = []
         for first in range(0, len(placed), GPUS):
-            hosts = tuple(placed[first:first + GPUS])
+            hosts = tuple(placed[first : first + GPUS])
             if len(set(hosts)) not in (1, GPUS):
-                raise UsageError(f"MoeJob: ranks {first} to {first + GPUS - 1} are a server's and "
-                                 f"are on {len(set(hosts))} hosts: hosts of ranks={GPUS}, or of "
-                                 "one rank each, make servers")
+                raise UsageError(
+                    f"MoeJob: ranks {first} to {first + GPUS - 1} are a server's and "
+                    f"are on {len(set(hosts))} hosts: hosts of ranks={GPUS}, or of "
+                    "one rank each, make servers"
+                )
             found.append(hosts)
         return found
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         each = self.expert_ranks * self.tensor_ranks
-        return [(first + rank, first + (rank + GPUS) % each)
-                for first in range(0, len(placed), each) for rank in range(0, each, GPUS)
-                if each > GPUS]
+        return [
+            (first + rank, first + (rank + GPUS) % each)
+            for first in range(0, len(placed), each)
+            for rank in range(0, each, GPUS)
+            if each > GPUS
+        ]
 
     def check_clock(self, clock: str) -> None:
         if clock == "live":
-            raise UsageError(f"MoeJob: {self.model} runs on the virtual clock; live, train one by "
-                             "ln.TorchJob")
+            raise UsageError(
+                f"MoeJob: {self.model} runs on the virtual clock; live, train one by ln.TorchJob"
+            )
 
     def describe(self) -> str:
-        return (f"{self.iterations} x MoeJob of {self.model} (expert {self.expert_ranks}, tensor "
-                f"{self.tensor_ranks}, pipeline {self.stages}, {self.layer_count} layers, "
-                f"{Size.of(self.bytes_per_rank)} of a GPU in an all-to-all) over {self.transport}")
-
-
+        return (
+            f"{self.iterations} x MoeJob of {self.model} (expert {self.expert_ranks}, tensor "
+            f"{self.tensor_ranks}, pipeline {self.stages}, {self.layer_count} layers, "
+            f"{Size.of(self.bytes_per_rank)} of a GPU in an all-to-all) over {self.transport}"
+        )

@@ -56,8 +56,10 @@ class MoeModel:
     def operations(self, sequence: int) -> tuple[int, int]:
         """Floating-point operations of a layer forward for one token, of attention and of experts;
         attention looks at half of the sequence on average."""
-        return (2 * self.attention_parameters + 2 * sequence * self.hidden,
-                2 * (self.top_k * self.expert_parameters + 3 * self.hidden * self.shared))
+        return (
+            2 * self.attention_parameters + 2 * sequence * self.hidden,
+            2 * (self.top_k * self.expert_parameters + 3 * self.hidden * self.shared),
+        )
 
 
 # Layers, experts, degrees and 1,024 GPUs as MixNet evaluates them (SIGCOMM 2025, doi
@@ -70,6 +72,7 @@ MOE_MODELS = {
     "mixtral_8x7b": MoeModel(32, 8, 2, 4096, 14336, 1024, 8, 4, 4, 8, Time("92.387 ms")),
     "llama_moe": MoeModel(32, 16, 4, 4096, 688, 4096, 16, 1, 4, 16, Time("9.481 ms")),
     "qwen_moe": MoeModel(24, 32, 4, 2048, 1408, 2048, 8, 1, 4, 32, Time("3.248 ms"), shared=5632),
-    "deepseek_r1": MoeModel(61, 256, 8, 7168, 2048, 1536, 1, 1, 16, 64, Time("361.35 ms"),
-                            shared=2048),
+    "deepseek_r1": MoeModel(
+        61, 256, 8, 7168, 2048, 1536, 1, 1, 16, 64, Time("361.35 ms"), shared=2048
+    ),
 }

@@ -23,14 +23,17 @@ _MOST_BYTES = 10**15
 def read_flows(path: Path) -> TaskGraph:
     """The flows as tasks; rank i is node i. Raises UsageError naming the line at fault."""
     text = read_text(path).removeprefix("\ufeff")
-    lines = [(number, line.split()) for number, line in enumerate(text.split("\n"), 1)
-             if line.strip()]
+    lines = [
+        (number, line.split()) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+    ]
     if not lines:
         raise UsageError(f"{path}: empty; the first line is the number of flows")
     first, words = lines.pop(0)
     if len(words) != 1:
-        raise UsageError(f"{path}:{first}: the first line is the number of flows alone, not "
-                         f"{how_many(len(words), 'word')}")
+        raise UsageError(
+            f"{path}:{first}: the first line is the number of flows alone, not "
+            f"{how_many(len(words), 'word')}"
+        )
     count = exact_number(f"{path}:{first}", words[0], "number of flows")
     if not 1 <= count <= MOST_TASKS // 2:
         raise UsageError(f"{path}:{first}: {count} flows; there must be 1 to {MOST_TASKS // 2:,}")

@@ -41,5 +41,6 @@ def allreduce_name(name: str) -> str:
     if name == RING or name in (known := _registry().reducers()):
         return name
     names = [RING, *known]
-    raise UsageError(f"{in_quotes(name)} is not one of {' or '.join(names)}"
-                     f"{did_you_mean(name, names)}")
+    raise UsageError(
+        f"{in_quotes(name)} is not one of {' or '.join(names)}{did_you_mean(name, names)}"
+    )

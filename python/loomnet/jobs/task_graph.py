@@ -76,8 +76,10 @@ class TaskGraph:
 
     def check(self) -> TaskGraph:
         """Raises UsageError if some tasks wait for each other. Returns itself."""
-        waits = [min(len(on), 1) if task.any else len(on)
-                 for task, on in zip(self.tasks, self.after, strict=True)]
+        waits = [
+            min(len(on), 1) if task.any else len(on)
+            for task, on in zip(self.tasks, self.after, strict=True)
+        ]
         following: list[list[int]] = [[] for _ in self.tasks]
         for task, on in enumerate(self.after):
             for other in on:
@@ -200,8 +202,13 @@ class TaskGraph:
                 if i == root:
                     continue
                 a, b = (root, i) if kind == "scatter" else (i, root)
-                task = self.send(members[a], members[b], part if kind == "scatter" else size,
-                                 {enter[a], enter[b]}, what)
+                task = self.send(
+                    members[a],
+                    members[b],
+                    part if kind == "scatter" else size,
+                    {enter[a], enter[b]},
+                    what,
+                )
                 done[a].append(acked(task))
                 done[b].append(task)
             return [self.join(tasks, what) for tasks in done]

@@ -31,12 +31,15 @@ def check_training_script(path: Path, environment: Mapping[str, str]) -> None:
         raise UsageError(f"{where} is no Python: {error or 'too deeply nested'}") from None
     imported = {name for node in ast.walk(tree) for name in _packages(node)}
     if "torch" not in imported and "loomnet" in imported and any(_scenarios(tree)):
-        raise UsageError(f"{where} holds a scenario (@ln.scenario) and no training; "
-                         f"run it with `loomnet run {path.name}`")
+        raise UsageError(
+            f"{where} holds a scenario (@ln.scenario) and no training; "
+            f"run it with `loomnet run {path.name}`"
+        )
     needed = {name for node in tree.body for name in _packages(node)}
     if "torch" in needed and not _has_torch(path, environment):
-        raise UsageError(f"{where} imports torch, which {sys.executable} does not have; "
-                         f"{INSTALL_TORCH}")
+        raise UsageError(
+            f"{where} imports torch, which {sys.executable} does not have; {INSTALL_TORCH}"
+        )
 
 
 def steps_by_text(path: Path) -> bool | None:
@@ -51,13 +54,18 @@ def steps_by_text(path: Path) -> bool | None:
         return None
     nodes = list(ast.walk(tree))
     if any("optim" in name.lower() for node in nodes for name in _names(node)) or any(
-            isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
-            == "step" for node in nodes):
+        isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "step"
+        for node in nodes
+    ):
         return True
     known = sys.stdlib_module_names - _RUNNERS | {"torch", "numpy", "loomnet"}
     foreign = any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
-    return None if foreign or not {
-        name for node in nodes for name in _packages(node)} <= known else False
+    return (
+        None
+        if foreign or not {name for node in nodes for name in _packages(node)} <= known
+        else False
+    )
 
 
 _RUNNERS = frozenset({"importlib", "runpy"})  # of Python's library: what runs other files

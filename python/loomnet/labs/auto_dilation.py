@@ -36,5 +36,6 @@ class AutoDilation:
             raise UsageError(
                 f'run: dilation="auto": this run needs D = {least}, and the lab\'s first run took '
                 f"{self.chosen}, which all share; run the most demanding one first, or give "
-                f"dilation={least} to all")
+                f"dilation={least} to all"
+            )
         return dataclasses.replace(request, dilation=float(self.chosen))

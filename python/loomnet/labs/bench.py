@@ -86,8 +86,10 @@ class Row:
         ]
         wrong = "N/A" if self.wrong is None else str(self.wrong)
         time, algbw, busbw = figures
-        return (f"{self.size:>11}  {self.count:>10}  {self.type:>5}  {self.redop:>5}  "
-                f"{self.root:>4}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}")
+        return (
+            f"{self.size:>11}  {self.count:>10}  {self.type:>5}  {self.redop:>5}  "
+            f"{self.root:>4}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}"
+        )
 
 
 HEAD = (
@@ -122,8 +124,10 @@ def sizes(first: str, last: str, factor: int, step: str | None) -> list[int]:
     """All sizes from first to last, each `factor` times the one before, or `step` bytes more."""
     begin, end = size_of(first, "-b"), size_of(last, "-e")
     if not ELEMENT_BYTES <= begin <= end:
-        raise UsageError(f"-b {first} -e {last}: begin with {ELEMENT_BYTES} B or more, and end "
-                         "with no less than that")
+        raise UsageError(
+            f"-b {first} -e {last}: begin with {ELEMENT_BYTES} B or more, and end "
+            "with no less than that"
+        )
     if step is None and factor < 2:
         raise UsageError(f"-f {factor}: the factor must be 2 or more; for steps in bytes use -i")
     more = None if step is None else size_of(step, "-i")
@@ -131,8 +135,10 @@ def sizes(first: str, last: str, factor: int, step: str | None) -> list[int]:
         raise UsageError(f"-i {step}: the step must be 1 B or more")
     steps = math.log(end / begin, factor) if more is None else (end - begin) / more
     if steps > MOST_SIZES:
-        raise UsageError(f"-b {first} -e {last}: {steps:,.0f} sizes are more than {MOST_SIZES:,}; "
-                         "take longer steps")
+        raise UsageError(
+            f"-b {first} -e {last}: {steps:,.0f} sizes are more than {MOST_SIZES:,}; "
+            "take longer steps"
+        )
     found = [begin]
     while (after := found[-1] * factor if more is None else found[-1] + more) <= end:
         found.append(after)
@@ -168,8 +174,13 @@ def measured(
         moved = count * ELEMENT_BYTES * (n if benchmark.blocks else 1)
         if count == 0:
             continue
-        job = benchmark.job(f"{moved} B", repeat + warm_up, transport=transport, ranks=n,
-                            compute=_pause(benchmark, fabric, moved))
+        job = benchmark.job(
+            f"{moved} B",
+            repeat + warm_up,
+            transport=transport,
+            ranks=n,
+            compute=_pause(benchmark, fabric, moved),
+        )
         with tempfile.TemporaryDirectory(prefix="loomnet-bench-") as folder:
             lab = Lab("bench", clock=clock, seed=seed, directory=Path(folder))
             result = lab.run(fabric, job, payload=compare_bytes, **(options or {}))
@@ -194,11 +205,18 @@ def _by_round(series: HostSeries, rounds: int) -> list[list[tuple[int, int, int]
     them ends the next; where ranks await their neighbours only, a round of one may stand among
     those before or behind it, which leaves the sum of all as it is."""
     each, ordered = len(series.work) // rounds, sorted(as_rows(series.work), key=lambda row: row[1])
-    return [ordered[i * each:(i + 1) * each] for i in range(rounds)]
+    return [ordered[i * each : (i + 1) * each] for i in range(rounds)]
 
 
-def _row(benchmark: Benchmark, result: Result, size: int, count: int, ranks: int, warm_up: int,
-         repeat: int) -> Row:
+def _row(
+    benchmark: Benchmark,
+    result: Result,
+    size: int,
+    count: int,
+    ranks: int,
+    warm_up: int,
+    repeat: int,
+) -> Row:
     data = result.data
     fixed = (size, count, ELEMENT, benchmark.redop, benchmark.root)
     if len(data.iterations) < warm_up + repeat or (data.ended != "finished" and not data.wrong):

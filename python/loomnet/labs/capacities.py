@@ -30,11 +30,16 @@ class Capacities:
         nothing for a synchronous job, whose capacity is that."""
         return {} if asked.job.synchronous else self._left(asked, windows, "slowest")
 
-    def _left(self, asked: JobRequest, windows: Iterable[Window], of: Literal["slowest", "mean"]
-              ) -> dict[str, float]:
+    def _left(
+        self, asked: JobRequest, windows: Iterable[Window], of: Literal["slowest", "mean"]
+    ) -> dict[str, float]:
         edges = asked.job.edges(list(asked.placement))
-        others = [edge for each, own in zip(self._request.jobs, self._edges, strict=True)
-                  if each is not asked for edge in own]
+        others = [
+            edge
+            for each, own in zip(self._request.jobs, self._edges, strict=True)
+            if each is not asked
+            for edge in own
+        ]
         traffic = of, tuple(sorted(edges)), tuple(sorted(others))
         part, found = carrying(self._request.parts, asked), {}
         for w in windows:
@@ -43,6 +48,7 @@ class Capacities:
                 key = *traffic, frozenset(w.states.items()), w.dead
                 if (own := self._known.get(key)) is None:
                     own = self._known[key] = expected.expected_capacity(
-                        self._request.plan, edges, w.states, w.dead, of=of, others=others)
+                        self._request.plan, edges, w.states, w.dead, of=of, others=others
+                    )
             found[w.phase] = own
         return found

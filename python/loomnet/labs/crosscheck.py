@@ -32,14 +32,14 @@ WHY = {
     SHARE: "of the live number",
     ROUND_TRIPS: "round trips of the fabric",
     DRAW: f"{SHARE} or {ROUND_TRIPS}, and the most by which the ranks' computing differed within "
-          "one iteration of the phase: the virtual clock replays how long each rank computed, not "
-          "when",
+    "one iteration of the phase: the virtual clock replays how long each rank computed, not "
+    "when",
     EDGE: f"as {DRAW}, and what a threshold of recovery {SHARE} higher or lower changes, for "
-          f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
-          "be found by the next",
+    f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
+    "be found by the next",
     NEARBY: f"as {EDGE}, and the range of {len(NEARBY_SHIFTS)} more virtual runs, whose faults "
-            "began earlier or later by up to the ranks' difference of computing: which packets a "
-            "fault meets decides what it costs",
+    "began earlier or later by up to the ranks' difference of computing: which packets a "
+    "fault meets decides what it costs",
 }
 
 
@@ -84,11 +84,14 @@ class Agreement:
         return self.bound + (self.virtual - low if self.difference > 0 else high - self.virtual)
 
     def row(self) -> dict[str, object]:
-        return {"number": self.name, "live": number_text(self.live, self.unit),
-                "virtual": number_text(self.virtual, self.unit),
-                "allowed": "any" if math.isinf(self.allowed) else
-                           number_text(self.allowed, self.unit),
-                "by": self.why, "ok": "ok" if self.ok else "NO"}
+        return {
+            "number": self.name,
+            "live": number_text(self.live, self.unit),
+            "virtual": number_text(self.virtual, self.unit),
+            "allowed": "any" if math.isinf(self.allowed) else number_text(self.allowed, self.unit),
+            "by": self.why,
+            "ok": "ok" if self.ok else "NO",
+        }
 
 
 def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
@@ -106,9 +109,7 @@ def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]
     )
 
 
-def agreements(
-    live: Result, virtual: Result, nearby: Sequence[Result] = ()
-) -> list[Agreement]:
+def agreements(live: Result, virtual: Result, nearby: Sequence[Result] = ()) -> list[Agreement]:
     """Goodput and iteration per phase and the completion times agree within 5 %.
 
     A silence and a recovery are one draw per fault. They agree within the larger of 5 % and two
@@ -130,18 +131,26 @@ def agreements(
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
     if live.flow_records and virtual.flow_records:
         flows = live.flow_figures(), virtual.flow_figures()
-        found += [_share(f"{label}{name}", flows[0][name][0], flows[1][name][0])
-                  for name in FLOW_FIGURES]
+        found += [
+            _share(f"{label}{name}", flows[0][name][0], flows[1][name][0]) for name in FLOW_FIGURES
+        ]
     twins = {phase.name: index for index, phase in enumerate(virtual.phases)}
     for index, phase in enumerate(live.phases):
         name, twin = f"{label}{phase.name}", twins.get(phase.name)
         played = measure.goodput(live.data.hosts, phase).value
-        modelled = None if twin is None else \
-            measure.goodput(virtual.data.hosts, virtual.phases[twin]).value
+        modelled = (
+            None
+            if twin is None
+            else measure.goodput(virtual.data.hosts, virtual.phases[twin]).value
+        )
         found.append(_share(f"{name}.goodput", played, modelled, unit="B/s"))
-        pairs = {figure: (_value(live, f"{phase.name}.{figure}"),
-                          _value(virtual, f"{phase.name}.{figure}"))
-                 for figure in ("goodput_ratio", "iteration_s", "blip_s", "recovery_s")}
+        pairs = {
+            figure: (
+                _value(live, f"{phase.name}.{figure}"),
+                _value(virtual, f"{phase.name}.{figure}"),
+            )
+            for figure in ("goodput_ratio", "iteration_s", "blip_s", "recovery_s")
+        }
         found.append(_share(f"{name}.goodput_ratio", *pairs["goodput_ratio"], unit="ratio"))
         found.append(_share(f"{name}.iteration_s", *pairs["iteration_s"]))
         silence = _silence(f"{name}.blip_s", *pairs["blip_s"], live, phase)
@@ -164,9 +173,7 @@ def _between(made: Agreement, phase: str, nearby: Sequence[Result]) -> Agreement
     return replace(made, reach=(min(drawn), max(drawn)), why=NEARBY) if drawn else made
 
 
-def _share(
-    name: str, live: float | None, virtual: float | None, *, unit: str = "s"
-) -> Agreement:
+def _share(name: str, live: float | None, virtual: float | None, *, unit: str = "s") -> Agreement:
     return Agreement(name, live, virtual, RATE_TOLERANCE * math.fabs(live or 0.0), SHARE, unit)
 
 
@@ -177,23 +184,33 @@ def _near(name: str, live: float | None, virtual: float | None, result: Result) 
     return Agreement(name, live, virtual, max(share, trips), why, "s")
 
 
-def _silence(name: str, live: float | None, virtual: float | None, result: Result,
-             phase: measure.Phase) -> Agreement:
+def _silence(
+    name: str, live: float | None, virtual: float | None, result: Result, phase: measure.Phase
+) -> Agreement:
     made = _near(name, live, virtual, result)
     draw = uneven_computing_s(result.data, phase)
     return replace(made, bound=made.bound + draw, why=DRAW) if draw else made
 
 
-def _recovery(name: str, live_s: float | None, virtual_s: float | None, live: Result, index: int,
-              virtual: Result, twin: int | None) -> Agreement:
+def _recovery(
+    name: str,
+    live_s: float | None,
+    virtual_s: float | None,
+    live: Result,
+    index: int,
+    virtual: Result,
+    twin: int | None,
+) -> Agreement:
     made, phase = _near(name, live_s, virtual_s, live), live.phases[index]
     ended = {live.data.ended, virtual.data.ended}
     if twin is None or (live_s is None and virtual_s is None) or ended != {"finished"}:
         return made
     draw = uneven_computing_s(live.data, phase)
     slack = made.bound + draw + _next_iteration_s(live, phase, draw)
-    soonest, latest = (_recovery_within(virtual, twin, measure.RECOVERED_WITHIN * factor)
-                       for factor in (1 + RATE_TOLERANCE, 1 / (1 + RATE_TOLERANCE)))
+    soonest, latest = (
+        _recovery_within(virtual, twin, measure.RECOVERED_WITHIN * factor)
+        for factor in (1 + RATE_TOLERANCE, 1 / (1 + RATE_TOLERANCE))
+    )
     if soonest == latest and slack == made.bound:
         return made
     why = DRAW if soonest == latest and slack == made.bound + draw else EDGE
@@ -223,9 +240,17 @@ def uneven_computing_s(data: RunData, phase: measure.Phase) -> float:
     if not ranks:
         return 0.0
     spread = [max(each) - min(each) for each in zip(*ranks, strict=True)]
-    return max((ps for iteration, ps in zip(data.iterations, spread, strict=True)
-                if iteration.end_ps > phase.start_ps and iteration.start_ps < phase.end_ps),
-               default=0) / 1e12
+    return (
+        max(
+            (
+                ps
+                for iteration, ps in zip(data.iterations, spread, strict=True)
+                if iteration.end_ps > phase.start_ps and iteration.start_ps < phase.end_ps
+            ),
+            default=0,
+        )
+        / 1e12
+    )
 
 
 def kept_from_computing(live: Report) -> list[str]:
@@ -237,16 +262,16 @@ def kept_from_computing(live: Report) -> list[str]:
         worst = uneven_computing_s(result.data, whole)
         expected = measure.expected_iteration_ps(result.data, result.phases[0], 1.0)
         if worst and expected is not None and worst > expected / 1e12:
-            found.append(f"{result.title or live.scenario}: a rank was "
-                         f"{number_text(worst, 's')} late, longer than an iteration "
-                         f"({number_text(expected / 1e12, 's')}): it had to wait for the "
-                         "processor; is the machine busy?")
+            found.append(
+                f"{result.title or live.scenario}: a rank was "
+                f"{number_text(worst, 's')} late, longer than an iteration "
+                f"({number_text(expected / 1e12, 's')}): it had to wait for the "
+                "processor; is the machine busy?"
+            )
     return found
 
 
-def crosscheck(
-    live: Report, virtual: Report, nearby: Sequence[Report] = ()
-) -> list[Agreement]:
+def crosscheck(live: Report, virtual: Report, nearby: Sequence[Report] = ()) -> list[Agreement]:
     """Every run of a scenario, and every job of a run of several, against its twin of the same
     label and job. One without a twin disagrees. `nearby`: what came of `replays_nearby`."""
     found: list[Agreement] = []
@@ -254,25 +279,36 @@ def crosscheck(
     others = [_by_job(each) for each in nearby]
     for job in dict.fromkeys([*played, *modelled]):
         if job in played and job in modelled:
-            found += agreements(played[job], modelled[job],
-                                [each[job] for each in others if job in each])
+            found += agreements(
+                played[job], modelled[job], [each[job] for each in others if job in each]
+            )
         else:
             only_live = job in played
-            found.append(Agreement(f"{dotted_name(*job) or 'run'}.runs", float(only_live),
-                                   float(not only_live), 0.0))
+            found.append(
+                Agreement(
+                    f"{dotted_name(*job) or 'run'}.runs",
+                    float(only_live),
+                    float(not only_live),
+                    0.0,
+                )
+            )
     return found
 
 
 def _by_job(report: Report) -> dict[tuple[str | None, str | None], Result]:
-    return {(part.label, part.job_name): part
-            for result in report.results.values() for part in result.parts}
+    return {
+        (part.label, part.job_name): part
+        for result in report.results.values()
+        for part in result.parts
+    }
 
 
 def table(found: list[Agreement]) -> Table:
     """The agreements as rows of text: figure, live, virtual, how much they may differ, by which
     rule, ok. What neither clock has is left out."""
-    return Table(("number", "live", "virtual", "allowed", "by", "ok"),
-                 [each.row() for each in _shown(found)])
+    return Table(
+        ("number", "live", "virtual", "allowed", "by", "ok"), [each.row() for each in _shown(found)]
+    )
 
 
 def legend(found: list[Agreement]) -> list[str]:
@@ -303,9 +339,10 @@ def replay_of(live: Report) -> dict[str, Any]:
     for run in live.results.values():
         if run.jobs:
             check_has_twin(run.jobs)
-    return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
-            "replay_faults": {label: fault_moments(run.data)
-                              for label, run in live.results.items()}}
+    return {
+        "replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
+        "replay_faults": {label: fault_moments(run.data) for label, run in live.results.items()},
+    }
 
 
 def needs_nearby(found: Sequence[Agreement]) -> bool:
@@ -324,7 +361,8 @@ def replays_nearby(live: Report) -> list[dict[str, Any]]:
             spread = {phase.name: uneven_computing_s(result.data, phase) for phase in result.phases}
             replay["replay_faults"][label] = {
                 phase: (number, max(after + round(shift * spread.get(phase, 0.0) * 1e12), 0))
-                for phase, (number, after) in moments.items()}
+                for phase, (number, after) in moments.items()
+            }
         found.append(replay)
     return found
 

@@ -101,9 +101,14 @@ class Lab:
         if not isinstance(record, (Record, NoneType)):
             raise UsageError(f"Lab: record={quoted(record)} is not a Record")
         self.report = Report(
-            scenario, parameters or {}, clock, seed, deterministic=clock == "virtual",
+            scenario,
+            parameters or {},
+            clock,
+            seed,
+            deterministic=clock == "virtual",
             # A crosscheck compares the series of all runs of both clocks.
-            results=KeptResults(None) if for_twin or replay_gaps or replay_faults
+            results=KeptResults(None)
+            if for_twin or replay_gaps or replay_faults
             else KeptResults(),
         )
         self.results = self.report.results
@@ -117,8 +122,11 @@ class Lab:
         self._theirs: frozenset[Path] = frozenset()  # folders that were there before
         self._directory: Path | None = None
         if directory is not None:
-            self._directory = self._folder.path if self._folder is not None else \
-                user_path("Lab: directory", directory)
+            self._directory = (
+                self._folder.path
+                if self._folder is not None
+                else user_path("Lab: directory", directory)
+            )
         self._started, self._max_wall_s = time.time(), max_wall_s
         # Of a scenario all runs together have max_wall_s, of another lab each run has.
         WallTime(max_wall_s)  # raises for a value that is not a time
@@ -249,8 +257,9 @@ class Lab:
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
-            raise RunInterrupted("interrupted: no run of this lab starts after Ctrl-C; make "
-                                 "another ln.Lab()")
+            raise RunInterrupted(
+                "interrupted: no run of this lab starts after Ctrl-C; make another ln.Lab()"
+            )
         check_model(model)
         record = Record.of(trace, pcap)
         jobs = list_of_jobs(job)
@@ -258,7 +267,14 @@ class Lab:
             check_has_twin(jobs)
             check_c_programs(fabric, "virtual")
         request = self._request(
-            fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
+            fabric,
+            jobs,
+            list_of_faults(faults),
+            label,
+            seed,
+            reroute_delay,
+            dilation,
+            options,
             [*controllers_of(controllers), *self._scripted()],
             recorded=bool(record or self._record),
         )
@@ -303,9 +319,7 @@ class Lab:
         self.report.fabrics[label or ""] = result.fabric_facts
         self.report.deterministic &= all(data.deterministic for data in found)
         ended, reason = ending_of(request, found)
-        self.report.fidelity.append(
-            RunFidelity(label or "", found[0].fidelity, ended, reason)
-        )
+        self.report.fidelity.append(RunFidelity(label or "", found[0].fidelity, ended, reason))
         if ended == "interrupted":
             self.report.interrupted = True
             raise interruption_of(result, found[0].end_ps, reason)
@@ -332,17 +346,31 @@ class Lab:
         for line in said:
             self.say(f"note: {line}")
         prepared = prepare(
-            fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
-            base=self._base, reroute_delay=reroute_delay,
-            dilation=1.0 if dilation == AUTO else dilation, options=options,
-            moments=self._moments.get(label), recorded=recorded, replayed=gaps,
-            controllers=controllers)
+            fabric,
+            jobs,
+            faults,
+            clock=self.clock,
+            seed=self.seed if seed is None else seed,
+            base=self._base,
+            reroute_delay=reroute_delay,
+            dilation=1.0 if dilation == AUTO else dilation,
+            options=options,
+            moments=self._moments.get(label),
+            recorded=recorded,
+            replayed=gaps,
+            controllers=controllers,
+        )
         if dilation == AUTO:
             prepared = self._dilation.fit(prepared, self.clock, self.say)
         folder = self.folder.folder(label) if label else self.folder
         return dataclasses.replace(
-            prepared, label=label or "", directory=folder.path, folder=folder,
-            max_wall_s=self._wall_left(), max_wall_of_s=self._wall.seconds)
+            prepared,
+            label=label or "",
+            directory=folder.path,
+            folder=folder,
+            max_wall_s=self._wall_left(),
+            max_wall_of_s=self._wall.seconds,
+        )
 
     def _recorded(self, request: RunRequest, record: Record) -> RunRequest:
         """With what this run shall record: its own wishes, else the lab's, whose files are the

@@ -42,14 +42,19 @@ def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
     plan = request.plan
     found = [Need("the fabric", PER_LINK * len(plan.links), "hosts, planes or switches")]
     for asked in request.jobs:
-        own = [Need(need.what, need.bytes, need.lower) for part in request.parts
-               if part.carries(asked) for need in part.memory(asked, payload=payload)]
+        own = [
+            Need(need.what, need.bytes, need.lower)
+            for part in request.parts
+            if part.carries(asked)
+            for need in part.memory(asked, payload=payload)
+        ]
         found += _needs_of_job(plan, asked, payload=payload, clock=clock, summed=bool(own)) + own
     return sorted(found, key=lambda need: -need.resident)
 
 
-def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, summed: bool
-                  ) -> list[Need]:
+def _needs_of_job(
+    plan: Plan, asked: JobRequest, *, payload: bool, clock: str, summed: bool
+) -> list[Need]:
     job, ranks = asked.job, len(asked.placement)
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
@@ -66,9 +71,14 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, s
         if isinstance(job, TorchJob):
             # Of 16 channels between two ranks a communicator's collectives and messages use two.
             slot = shape["slot_payload"] + 64
-            found.append(Need("staging", 2 * ranks * 2 * 2 * slots * slot,
-                              "the links' rate or delay, or ranks",
-                              2 * ranks * ranks * 16 * slots * slot))
+            found.append(
+                Need(
+                    "staging",
+                    2 * ranks * 2 * 2 * slots * slot,
+                    "the links' rate or delay, or ranks",
+                    2 * ranks * ranks * 16 * slots * slot,
+                )
+            )
             found.append(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
@@ -77,17 +87,27 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str, s
             slot = min(shape["slot_payload"], -(-size // 64) * 64) + 64
             # A ring, chain or tree has a peer before and a peer behind; an all-to-all has all.
             peers = ranks - 1 if job.kind == "all_to_all" else min(ranks - 1, 2)
-            found.append(Need("staging", 2 * ranks * peers * slots * slot,
-                              f"the links' rate or delay, or {name}.ranks",
-                              2 * ranks * ranks * slots * slot))
+            found.append(
+                Need(
+                    "staging",
+                    2 * ranks * peers * slots * slot,
+                    f"the links' rate or delay, or {name}.ranks",
+                    2 * ranks * ranks * slots * slot,
+                )
+            )
             found.append(Need("tensors", 3 * ranks * size, f"{name}.size or {name}.ranks"))
     else:
         found.append(Need(f"{flows} flows", flows * PER_FLOW, f"{name}.count or repeat"))
         if payload:
             sizes = getattr(job, "size", None)
             message = min(sizes.bytes, MESSAGE_BYTES) if sizes is not None else MESSAGE_BYTES
-            found.append(Need("bytes compared", flows * 2 * writes_outstanding(plan) * message,
-                              f"{name}.count or repeat, or payload"))
+            found.append(
+                Need(
+                    "bytes compared",
+                    flows * 2 * writes_outstanding(plan) * message,
+                    f"{name}.count or repeat, or payload",
+                )
+            )
     return found
 
 

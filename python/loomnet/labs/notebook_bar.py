@@ -32,8 +32,12 @@ class Bar:
     """`clock` gives wall seconds; `place` gives the output, which has `update(data, raw=True)`;
     `first_s`: wall seconds before which nothing is drawn."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic,
-                 place: Callable[[], Any] | None = None, first_s: float | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        place: Callable[[], Any] | None = None,
+        first_s: float | None = None,
+    ) -> None:
         self._clock, self._place = clock, place or _place_of_cell
         self._next = clock() + (FIRST_S if first_s is None else first_s)
         self._shown: Any = None
@@ -46,11 +50,14 @@ class Bar:
         if self._shown is None:
             self._shown = self._place()
         said, value = text(), "" if share is None else f' value="{share:.3f}"'
-        self._shown.update({
-            "text/html": f'<progress max="1"{value}></progress> '
-                         f"<code>{html.escape(said)}</code>",
-            "text/plain": said,
-        }, raw=True)
+        self._shown.update(
+            {
+                "text/html": f'<progress max="1"{value}></progress> '
+                f"<code>{html.escape(said)}</code>",
+                "text/plain": said,
+            },
+            raw=True,
+        )
         self._next = self._clock() + EVERY_S
 
     def end(self) -> None:

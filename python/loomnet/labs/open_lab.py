@@ -45,8 +45,16 @@ class OpenLab:
     but in `run`, which starts with the links as they are then.
     """
 
-    def __init__(self, fabric: Fabric, *, clock: str, seed: int, dilation: float,
-                 reroute_delay: Time | str | None, directory: Path | None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        clock: str,
+        seed: int,
+        dilation: float,
+        reroute_delay: Time | str | None,
+        directory: Path | None,
+    ) -> None:
         if not isinstance(fabric, Fabric):
             raise UsageError(
                 f"lab: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
@@ -80,8 +88,9 @@ class OpenLab:
             from loomnet.live.standing import Standing
 
             check_c_programs(self.fabric, self.clock)
-            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close,
-                                      guard=self._guard)
+            self._standing = Standing(
+                self._plan, dilation=self.dilation, on_end=self.close, guard=self._guard
+            )
         self._opened = time.monotonic()
         self._show(set(), self._down)
         return self
@@ -107,8 +116,12 @@ class OpenLab:
     def __enter__(self) -> OpenLab:
         return self.open()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _check_open(self, verb: str) -> None:
@@ -132,11 +145,11 @@ class OpenLab:
     @property
     def links_down(self) -> list[str]:
         """Names of the links that are down."""
-        return [self._plan.links[number].name
-                for number in sorted({half // 2 for half in self._down})]
+        return [
+            self._plan.links[number].name for number in sorted({half // 2 for half in self._down})
+        ]
 
-    def _change(self, verb: str, link: str | None,
-                after: Callable[[set[int]], set[int]]) -> None:
+    def _change(self, verb: str, link: str | None, after: Callable[[set[int]], set[int]]) -> None:
         self._check_open(verb)
         halves = set(self._down)
         if link is not None:
@@ -151,8 +164,9 @@ class OpenLab:
     def _show(self, before: set[int], now: set[int]) -> None:
         if self._standing is None or before == now:
             return
-        self._standing.network.apply([
-            LinkChange(half, LinkState(up=half not in now)) for half in sorted(before ^ now)])
+        self._standing.network.apply(
+            [LinkChange(half, LinkState(up=half not in now)) for half in sorted(before ^ now)]
+        )
         if self._reroute is None:
             return
         dead = frozenset(half // 2 for half in now)
@@ -169,16 +183,19 @@ class OpenLab:
     # --- circuits ---------------------------------------------------------------------------------
     @uninterrupted
     @checked_call
-    def circuits(self, panel: str, pairs: Iterable[Circuit], *,
-                 at: Time | str | None = None) -> None:
+    def circuits(
+        self, panel: str, pairs: Iterable[Circuit], *, at: Time | str | None = None
+    ) -> None:
         """Patches these circuits of a panel, and no others; pairs as Panel.circuits takes them.
         Live: now. On the virtual clock: at this time of the next run. Raises UsageError."""
         changes = circuits_change(panel, pairs).resolved(self._plan)
         self._check_open("circuits")
         if self.clock != "live":
             if at is None:
-                raise UsageError("circuits: on the virtual clock no time passes but in a run: say "
-                                 'when in the next one, as at="2 ms"')
+                raise UsageError(
+                    "circuits: on the virtual clock no time passes but in a run: say "
+                    'when in the next one, as at="2 ms"'
+                )
             self._lab.circuits(panel, pairs, at=at)
             return
         if at is not None:
@@ -195,11 +212,17 @@ class OpenLab:
             if each.name == host:
                 return each.address
         names = [each.name for each in self._plan.hosts]
-        raise UsageError(f'lab: no host {in_quotes(host)}{did_you_mean(host, names)}')
+        raise UsageError(f"lab: no host {in_quotes(host)}{did_you_mean(host, names)}")
 
     @checked_call
-    def exec(self, node: str, command: str | Sequence[str], *, timeout: float | None = None,
-             **options: Any) -> subprocess.CompletedProcess[str]:
+    def exec(
+        self,
+        node: str,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a command inside a host or kernel switch, as root, and returns it completed, with
         `returncode`, `stdout` and `stderr`. A string goes through the shell. `options` are those of
         subprocess.run. Live only; raises UsageError for an unknown node, subprocess.TimeoutExpired
@@ -211,8 +234,9 @@ class OpenLab:
         return subprocess.run(argv, env=self._environment(), timeout=timeout, **given)
 
     @checked_call
-    def popen(self, node: str, command: str | Sequence[str],
-              **options: Any) -> subprocess.Popen[Any]:
+    def popen(
+        self, node: str, command: str | Sequence[str], **options: Any
+    ) -> subprocess.Popen[Any]:
         """Starts a command inside a node and goes on; it is killed at the latest with the lab.
         `options` are those of subprocess.Popen. Live only; raises as `exec`."""
         argv = self._command("popen", node, command)
@@ -220,8 +244,10 @@ class OpenLab:
 
     def _command(self, verb: str, node: str, command: str | Sequence[str]) -> list[str]:
         if self.clock != "live":
-            raise UsageError(f'{verb}: the virtual clock has no kernel to run a command in; open '
-                             'the lab with clock="live"')
+            raise UsageError(
+                f"{verb}: the virtual clock has no kernel to run a command in; open "
+                'the lab with clock="live"'
+            )
         self._check_open(verb)
         assert self._standing is not None
         nodes = self._standing.network.glue.nodes
@@ -237,20 +263,24 @@ class OpenLab:
     # --- jobs and figures -------------------------------------------------------------------------
     @uninterrupted
     @checked_call
-    def run(self, job: Job, faults: Sequence[Fault] = (), *, label: str | None = None,
-            **options: Any) -> Result:
+    def run(
+        self, job: Job, faults: Sequence[Fault] = (), *, label: str | None = None, **options: Any
+    ) -> Result:
         """Runs a job as Lab.run does, with the links as they are: what is down is a fault from the
         job's first iteration on. Virtual clock only: a live job is timed on a fabric of its own."""
         if self.clock == "live":
-            raise UsageError("run: a live job brings up a fabric of its own, so that nothing else "
-                             'is on it: ln.run(fabric, job, clock="live")')
+            raise UsageError(
+                "run: a live job brings up a fabric of its own, so that nothing else "
+                'is on it: ln.run(fabric, job, clock="live")'
+            )
         self._check_open("run")
         standing = [down_fault(name, at="0 s") for name in self.links_down]
         if label is None and self._lab.results:
             label = f"run{len(self._lab.results) + 1}"
         given: dict[str, Any] = {"reroute_delay": self._reroute} | options
-        return self._lab.run(self.fabric, job, [*standing, *list_of_faults(faults)], label=label,
-                             **given)
+        return self._lab.run(
+            self.fabric, job, [*standing, *list_of_faults(faults)], label=label, **given
+        )
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What every link, switch and NIC has counted so far: object -> counter -> value, zeros
@@ -284,14 +314,23 @@ class OpenLab:
                 if trouble := self._standing.network.glue.trouble():
                     state += f"; {trouble}"
         gone = f"; down: {', '.join(self.links_down)}" if self._down else ""
-        return (f"Lab({self.fabric.name}: {how_many(hosts, 'host')}, "
-                f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}; "
-                f"{self.clock} clock, {state}{gone})")
+        return (
+            f"Lab({self.fabric.name}: {how_many(hosts, 'host')}, "
+            f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}; "
+            f"{self.clock} clock, {state}{gone})"
+        )
 
 
 @checked_call
-def lab(fabric: Fabric, *, clock: str = "virtual", seed: int = 0, dilation: float = 1.0,
-        reroute_delay: Time | str | None = "1 s", directory: Path | None = None) -> OpenLab:
+def lab(
+    fabric: Fabric,
+    *,
+    clock: str = "virtual",
+    seed: int = 0,
+    dilation: float = 1.0,
+    reroute_delay: Time | str | None = "1 s",
+    directory: Path | None = None,
+) -> OpenLab:
     """A fabric that stays up: `with ln.lab(fabric, clock="live") as lab:` brings it up, and
     `lab.down(link)`, `lab.restore(link)` and `lab.exec("h0", cmd)` act on it at once. The end of
     the block, an exception and Ctrl-C take it down and leave nothing behind.
@@ -299,5 +338,11 @@ def lab(fabric: Fabric, *, clock: str = "virtual", seed: int = 0, dilation: floa
     `reroute_delay`: ECMP tables reconverge so long after a change; "off" never. `dilation`: live
     clock only. Raises UsageError or FabricError for what does not fit; a live lab needs root.
     """
-    return OpenLab(fabric, clock=clock, seed=seed, dilation=dilation,
-                   reroute_delay=reroute_delay, directory=directory)
+    return OpenLab(
+        fabric,
+        clock=clock,
+        seed=seed,
+        dilation=dilation,
+        reroute_delay=reroute_delay,
+        directory=directory,
+    )

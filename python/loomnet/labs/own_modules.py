@@ -42,8 +42,9 @@ class OwnModules(MetaPathFinder):
         self._hidden: dict[str, ModuleType] = {}  # others of the same names, while importable
         self._entered = 0
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
-                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         top = fullname.partition(".")[0]
         if path is None:
             if top in sys.stdlib_module_names or top == "loomnet":
@@ -54,8 +55,11 @@ class OwnModules(MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is None:
             return None
-        if spec.origin is None and path == [str(self.folder)] and (
-                importlib.machinery.PathFinder.find_spec(fullname) is not None):
+        if (
+            spec.origin is None
+            and path == [str(self.folder)]
+            and (importlib.machinery.PathFinder.find_spec(fullname) is not None)
+        ):
             return None  # a folder without modules must not stand before a package of its name
         if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             spec.loader = FreshLoader(spec.loader.name, spec.loader.path, self.texts)
@@ -154,8 +158,7 @@ def _importable_names(folder: Path) -> set[str]:
     except OSError:
         return set()
     found = {each.name.partition(".")[0] for each in entries if each.name.endswith((".py", ".so"))}
-    found |= {each.name for each in entries
-              if os.path.isfile(f"{each.path}/__init__.py")}
+    found |= {each.name for each in entries if os.path.isfile(f"{each.path}/__init__.py")}
     return {name for name in found if name.isidentifier()} - sys.stdlib_module_names - {"loomnet"}
 
 

@@ -62,8 +62,11 @@ def unpacked(parcel: Parcel, folder: Path) -> Scenario:
 
 def _beside(file: Path, parcel: Parcel) -> dict[str, bytes]:
     """The parcel's modules as they are beside a file."""
-    return {name: (file.parent / name).read_bytes() for name in parcel.modules
-            if is_file(file.parent / name)}
+    return {
+        name: (file.parent / name).read_bytes()
+        for name in parcel.modules
+        if is_file(file.parent / name)
+    }
 
 
 def _digest(text: bytes, modules: Mapping[str, bytes]) -> str:

@@ -37,7 +37,7 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
             if not fabric.rank_numbers:
                 raise UsageError(_no_ranks(fabric, job))
             if len(jobs) > 1 and not candidates:
-                raise UsageError(_all_taken(fabric, job, jobs[:len(placed)], placed))
+                raise UsageError(_all_taken(fabric, job, jobs[: len(placed)], placed))
         hosts = job.place(fabric.places(candidates))
         taken.update(hosts)
         placed.append(hosts)
@@ -48,7 +48,8 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
                 alone, second = (job, other) if job.alone else (other, job)
                 raise UsageError(
                     f"{_shown(second)}: host {fabric.host_name(shared[0])} is of "
-                    f"{_shown(alone)}, which is to be alone on its hosts; choose another")
+                    f"{_shown(alone)}, which is to be alone on its hosts; choose another"
+                )
     return placed
 
 
@@ -56,13 +57,20 @@ def _no_ranks(fabric: Fabric, job: Job) -> str:
     """Why no host of the fabric can have a rank, and how one gets it."""
     where = f"{_shown(job)}: {fabric.name} has"
     if not fabric.hosts:
-        return (f'{where} no host: no node of it is one; a host has kind="host" or a name such as '
-                "h0 in a graph, and is made by add_host in Python")
+        return (
+            f'{where} no host: no node of it is one; a host has kind="host" or a name such as '
+            "h0 in a graph, and is made by add_host in Python"
+        )
     roles = sorted({host.role for host in fabric.hosts.values()})
-    given = ("the roles are from the graph's attribute role; remove it, or set it to \"rank\""
-             if fabric.roles_from_graph else 'add_host(…, role="rank") makes hosts with ranks')
-    return (f"{where} {how_many(len(fabric.hosts), 'host')}, all of role "
-            f"{' or '.join(in_quotes(role) for role in roles)}, which have no rank; {given}")
+    given = (
+        'the roles are from the graph\'s attribute role; remove it, or set it to "rank"'
+        if fabric.roles_from_graph
+        else 'add_host(…, role="rank") makes hosts with ranks'
+    )
+    return (
+        f"{where} {how_many(len(fabric.hosts), 'host')}, all of role "
+        f"{' or '.join(in_quotes(role) for role in roles)}, which have no rank; {given}"
+    )
 
 
 def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence[list[int]]) -> str:
@@ -70,14 +78,17 @@ def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence
     text = f"{_shown(job)}: every host has another job; "
     held = [len(set(each)) for each in placed]
     count = max(held, default=0)
-    greedy = next((i for i, each in enumerate(before)
-                   if held[i] == count and each.hosts is None), None)
+    greedy = next(
+        (i for i, each in enumerate(before) if held[i] == count and each.hosts is None), None
+    )
     if greedy is None:
         return f"{text}give hosts=, which jobs may share"
     whole = len(fabric.rank_numbers)
     share = f"all {whole}" if count == whole else f"{count} of {whole}"
-    return (f"{text}job {greedy + 1} of the list, {_shown(before[greedy])}, took {share} hosts: "
-            "lower its ranks=, or give hosts=, which jobs may share")
+    return (
+        f"{text}job {greedy + 1} of the list, {_shown(before[greedy])}, took {share} hosts: "
+        "lower its ranks=, or give hosts=, which jobs may share"
+    )
 
 
 def _named(job: Job, fabric: Fabric) -> list[int]:
@@ -90,8 +101,10 @@ def _named(job: Job, fabric: Fabric) -> list[int]:
             raise UsageError(f'{where}: no host "{name}"{did_you_mean(name, fabric.ranks)}')
         numbers.append(number)
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"{where}: a host is named twice; name it once, and a job has "
-                         "as many ranks there as the host's ranks= says")
+        raise UsageError(
+            f"{where}: a host is named twice; name it once, and a job has "
+            "as many ranks there as the host's ranks= says"
+        )
     ranks = set(fabric.rank_numbers)
     for name, number in zip(job.hosts, numbers, strict=True):
         if number not in ranks:

@@ -42,7 +42,11 @@ MS = 10**9
 
 @checked_call
 def check_plugin(
-    plugin: type, /, *, fabric: Fabric | None = None, every: Time | str | None = None,
+    plugin: type,
+    /,
+    *,
+    fabric: Fabric | None = None,
+    every: Time | str | None = None,
     **options: Any,
 ) -> list[str]:
     """Tries a registered class against its contract, and returns where it keeps it: a list of
@@ -60,13 +64,17 @@ def check_plugin(
     for what is no registered class.
     """
     if isinstance(plugin, str):
-        raise UsageError(f"check_plugin: {quoted(plugin)} is a name; give the class itself: "
-                         "ln.check_plugin(Mine)")
+        raise UsageError(
+            f"check_plugin: {quoted(plugin)} is a name; give the class itself: "
+            "ln.check_plugin(Mine)"
+        )
     known = names_of(plugin) if isinstance(plugin, type) else []
     if not known:
-        raise UsageError(f"check_plugin: {quoted(plugin)} is not registered; write "
-                         '@ln.plugin.congestion("mine"), .controller, .priority or .assignment '
-                         "above the class")
+        raise UsageError(
+            f"check_plugin: {quoted(plugin)} is not registered; write "
+            '@ln.plugin.congestion("mine"), .controller, .priority or .assignment '
+            "above the class"
+        )
     notes: list[str] = []
     for kind, name in known:
         if kind == CONGESTION:
@@ -87,8 +95,9 @@ def check_plugin(
     return notes
 
 
-def _signature_breaches(plugin: type, methods: Mapping[str, tuple[str, ...]],
-                        required: tuple[str, ...]) -> Iterator[str]:
+def _signature_breaches(
+    plugin: type, methods: Mapping[str, tuple[str, ...]], required: tuple[str, ...]
+) -> Iterator[str]:
     """Methods that are missing, or cannot be called with what they will be called with."""
     for method, arguments in methods.items():
         found = getattr(plugin, method, None)
@@ -116,16 +125,21 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[faults.Fault]]] = {
 }
 
 
-ONE_PACKET = ("over tcp it asked for a window of less than two packets, where each packet waits "
-              "for a delayed acknowledgement of 40 ms, which rtt_ps holds: let the window be two "
-              "packets or more")
+ONE_PACKET = (
+    "over tcp it asked for a window of less than two packets, where each packet waits "
+    "for a delayed acknowledgement of 40 ms, which rtt_ps holds: let the window be two "
+    "packets or more"
+)
 _CONTROL = 'congestion control "'  # errors of one begin so
 
 
-def _congestion_breaches(name: str, plugin: type, options: Mapping[str, Any], notes: list[str]
-                         ) -> Iterator[str]:
-    signatures = [*_signature_breaches(plugin, METHODS, REQUIRED),
-                  *unknown_methods(plugin, METHODS)]
+def _congestion_breaches(
+    name: str, plugin: type, options: Mapping[str, Any], notes: list[str]
+) -> Iterator[str]:
+    signatures = [
+        *_signature_breaches(plugin, METHODS, REQUIRED),
+        *unknown_methods(plugin, METHODS),
+    ]
     yield from signatures
     if signatures:
         return
@@ -164,10 +178,15 @@ def _congestion_breaches(name: str, plugin: type, options: Mapping[str, Any], no
     for failure, over in broken.items():
         alike: dict[str, list[str]] = {}
         for model, situations in over.items():
-            alike.setdefault("" if len(situations) == len(SITUATIONS) else
-                             f" where {' and where '.join(situations)}", []).append(model)
-        yield f"{failure}, over " + "; over ".join(f"{', '.join(models)}{where}"
-                                                   for where, models in sorted(alike.items()))
+            alike.setdefault(
+                ""
+                if len(situations) == len(SITUATIONS)
+                else f" where {' and where '.join(situations)}",
+                [],
+            ).append(model)
+        yield f"{failure}, over " + "; over ".join(
+            f"{', '.join(models)}{where}" for where, models in sorted(alike.items())
+        )
     if not carried:
         yield f"needs={quoted(needs)}: no transport gives all of that"
     notes += slips([*seen, *vars(plugin)], READ)
@@ -195,8 +214,13 @@ def flows(transport: str, options: dict[str, Any], situation: str) -> Result:
     links, befalls = SITUATIONS[situation]
     made = star(hosts=3, rate="1 Gb/s", delay="10 us")
     made.override("*--*", data_limit="60 kB", **links)
-    job = Flows("200 kB", count=6, pairs=((0, 2), (1, 2)), transport=transport,
-                starts=["1 ms", "1 ms", "6 ms", "9 ms", "21 ms", "501 ms"])
+    job = Flows(
+        "200 kB",
+        count=6,
+        pairs=((0, 2), (1, 2)),
+        transport=transport,
+        starts=["1 ms", "1 ms", "6 ms", "9 ms", "21 ms", "501 ms"],
+    )
     if any(row["name"] == "ecn" for row in _core.transports()[transport]["options"]):
         options = {"ecn": True, **options}
     return _run(made, job, befalls, {"sample": "10 ms", "observe": ["cwnd"], transport: options})
@@ -208,18 +232,27 @@ def _run(made: Fabric, job: Flows, befalls: list[faults.Fault], more: dict[str, 
 
 
 # --- controllers ----------------------------------------------------------------------------------
-def _controller_breaches(name: str, plugin: type, fabric: Fabric | None, every: Time | str | None,
-                         options: Mapping[str, Any]) -> Iterator[str]:
+def _controller_breaches(
+    name: str,
+    plugin: type,
+    fabric: Fabric | None,
+    every: Time | str | None,
+    options: Mapping[str, Any],
+) -> Iterator[str]:
     methods = {"advance": ("now", "view"), "on_event": ("now", "event"), "next_time": ()}
     signatures = list(_signature_breaches(plugin, methods, ()))
     yield from signatures
     if signatures:
         return
-    if every is None and "next_time" not in plugin.__dict__ and (
-            getattr(plugin, "next_time", None) in (None, Controller.next_time)):
+    if (
+        every is None
+        and "next_time" not in plugin.__dict__
+        and (getattr(plugin, "next_time", None) in (None, Controller.next_time))
+    ):
         every = None if getattr(plugin, "subscribes", ()) else "0.5 ms"
-    made = fabric or two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
-                              delay="5 us")
+    made = fabric or two_tier(
+        planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s", delay="5 us"
+    )
     name_of_link, switch = made.link_names()[-1], next(reversed(made.switches))
     rows = [
         faults.down(name_of_link, at="2 ms", duration="2 ms", phase="down"),
@@ -234,20 +267,24 @@ def _controller_breaches(name: str, plugin: type, fabric: Fabric | None, every: 
         with tempfile.TemporaryDirectory() as directory:
             try:
                 r = Lab("check", seed=1, directory=Path(directory)).run(
-                    made, jobs, rows, controllers=[controller(name, every=every, **options)])
+                    made, jobs, rows, controllers=[controller(name, every=every, **options)]
+                )
             except PluginError as error:
                 yield str(error)
                 return
             outcomes.append((str(r.metrics), r.data.totals))
     if outcomes[0] != outcomes[1]:
-        yield ("two runs alike went differently: use neither the machine's clock nor a random "
-               "generator without a seed")
+        yield (
+            "two runs alike went differently: use neither the machine's clock nor a random "
+            "generator without a seed"
+        )
 
 
 # --- priorities -----------------------------------------------------------------------------------
 def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> Iterator[str]:
-    yield from (signatures := list(_signature_breaches(
-        plugin, {"priority": ("message",)}, ("priority",))))
+    yield from (
+        signatures := list(_signature_breaches(plugin, {"priority": ("message",)}, ("priority",)))
+    )
     if signatures:
         return
     if plugin.priority is Priority.priority:
@@ -264,8 +301,12 @@ def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> I
     yield from _asked_twice(plugin, options, ask, "the same messages other numbers")
 
 
-def _asked_twice(plugin: type, options: Mapping[str, Any],
-                 ask: Callable[[Any, list[Any]], Iterator[str]], apart: str) -> Iterator[str]:
+def _asked_twice(
+    plugin: type,
+    options: Mapping[str, Any],
+    ask: Callable[[Any, list[Any]], Iterator[str]],
+    apart: str,
+) -> Iterator[str]:
     """Asks two objects of the class, which must answer alike."""
     given: list[list[Any]] = []
     for _ in range(2):
@@ -279,14 +320,17 @@ def _asked_twice(plugin: type, options: Mapping[str, Any],
         given.append([])
         yield from ask(made, given[-1])
     if given[0] != given[1]:
-        yield (f"two objects alike gave {apart}: use neither the machine's clock nor a random "
-               "generator without a seed")
+        yield (
+            f"two objects alike gave {apart}: use neither the machine's clock nor a random "
+            "generator without a seed"
+        )
 
 
 def _messages() -> Iterator[Message]:
     pace = ((None, None), (1e-6, 256.0), (86_400.0, 1 / 256))
     for layers, iteration, progress, size, (left_s, ratio) in itertools.product(
-            (0, 1, 50), (1, 10**6), (0.0, 0.5, 1.0), (0, 1, 64 << 20), pace):
+        (0, 1, 50), (1, 10**6), (0.0, 0.5, 1.0), (0, 1, 64 << 20), pace
+    ):
         for layer in {None, *range(min(layers, 2)), *([layers - 1] if layers else [])}:
             left = 0 if layer is None else layer
             yield Message("job", layer, layers, iteration, progress, size, left, left_s, ratio)
@@ -294,8 +338,11 @@ def _messages() -> Iterator[Message]:
 
 # --- assigners ------------------------------------------------------------------------------------
 def _assignment_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> Iterator[str]:
-    yield from (signatures := list(_signature_breaches(
-        plugin, {"assign": ("demand", "free", "previous")}, ("assign",))))
+    yield from (
+        signatures := list(
+            _signature_breaches(plugin, {"assign": ("demand", "free", "previous")}, ("assign",))
+        )
+    )
     if signatures:
         return
     if plugin.assign is Assigner.assign:

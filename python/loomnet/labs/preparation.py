@@ -83,7 +83,8 @@ def check_has_twin(jobs: Sized) -> None:
     if len(jobs) > 1:
         raise UsageError(
             f"crosscheck: a run has {len(jobs)} jobs, and compute times are replayed for a run of "
-            "one; run one job, or run on each clock with `loomnet run` and use `loomnet compare`")
+            "one; run one job, or run on each clock with `loomnet run` and use `loomnet compare`"
+        )
 
 
 def check_computing(request: RunRequest) -> None:
@@ -95,7 +96,8 @@ def check_computing(request: RunRequest) -> None:
             raise UsageError(
                 f"crosscheck: {request.plan.hosts[host].name} has {asked.placement.count(host)} "
                 "ranks of a TorchJob, and compute times are known by host; use hosts of one "
-                "rank, or run on each clock with `loomnet run` and use `loomnet compare`")
+                "rank, or run on each clock with `loomnet run` and use `loomnet compare`"
+            )
 
 
 def prepare(
@@ -123,8 +125,10 @@ def prepare(
     for name in transports():
         given = options.get(name, {})
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-            raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
-                             'as tcp={"cc": "bbr"} is')
+            raise UsageError(
+                f"run: {name}={quoted(given)} is not a table of its options, "
+                'as tcp={"cc": "bbr"} is'
+            )
     check_faults(list(faults), fabric)
     check_c_programs(fabric, clock)
     reroute = reroute_time("run", reroute_delay)
@@ -138,8 +142,10 @@ def prepare(
         if isinstance(job, TorchJob) and job.priority is not None:
             check_priority("TorchJob.priority", job.priority, clock)
     if len(jobs) > 1 and gaps:
-        raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
-                         "gaps_ps= out, or run one job")
+        raise UsageError(
+            "run: gaps_ps: compute times are replayed for a run of one job; leave "
+            "gaps_ps= out, or run one job"
+        )
     if replayed is not None:
         check_has_twin(jobs)
         gaps = gaps or replayed
@@ -147,7 +153,8 @@ def prepare(
     for job, hosts in zip(jobs, placed, strict=True):
         job.edges(hosts)  # refuses pairs of ranks that are not there
     in_part = (
-        fabric.shape is not None and clock == "virtual"
+        fabric.shape is not None
+        and clock == "virtual"
         and not any(isinstance(job, TorchJob) for job in jobs)
         and not controllers  # which may name any link
         and not fabric.programs  # each of which may have a state of its own
@@ -155,13 +162,20 @@ def prepare(
         and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
     )
     plan = make_plan(
-        fabric, seed=seed,
+        fabric,
+        seed=seed,
         hosts=sorted({host for hosts in placed for host in hosts}) if in_part else None,
-        defaults=LinkDefaults.of_all({
-            # A live run's switches have no PFC, so neither has its twin.
-            each.model: each.link_defaults(options.get(each.model, {}),
-                                           switches_pause=clock == "virtual" and replayed is None)
-            for each in carriers_of(jobs)}))
+        defaults=LinkDefaults.of_all(
+            {
+                # A live run's switches have no PFC, so neither has its twin.
+                each.model: each.link_defaults(
+                    options.get(each.model, {}),
+                    switches_pause=clock == "virtual" and replayed is None,
+                )
+                for each in carriers_of(jobs)
+            }
+        ),
+    )
     timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
     requests = tuple(
         JobRequest(
@@ -201,8 +215,12 @@ def again(request: RunRequest, seed: int) -> RunRequest:
     """The same run from its begin, with another seed: what holds a state is made anew, and the plan
     stays."""
     timetable = Timetable(request.plan, list(request.faults), reroute_delay=request.reroute_delay)
-    return replace(request, seed=seed, timetable=timetable,
-                   parts=parts_of(request.plan, request.jobs, request.options))
+    return replace(
+        request,
+        seed=seed,
+        timetable=timetable,
+        parts=parts_of(request.plan, request.jobs, request.options),
+    )
 
 
 def _check_addresses(plan: Plan, asked: JobRequest) -> None:
@@ -216,20 +234,27 @@ def _check_addresses(plan: Plan, asked: JobRequest) -> None:
     plan.addresses.check(asked.hosts, job.edges(list(asked.placement)) if paired else None)
 
 
-def results_of(request: RunRequest, found: Sequence[RunData], label: str | None, settle: Time
-               ) -> list[Result]:
+def results_of(
+    request: RunRequest, found: Sequence[RunData], label: str | None, settle: Time
+) -> list[Result]:
     """The figures of each job."""
     left, fabric = Capacities(request), facts_of(request.plan.topology.fabric)
-    results = [result_of(request, asked, data, label, settle, left)
-               for asked, data in zip(request.jobs, found, strict=True)]
+    results = [
+        result_of(request, asked, data, label, settle, left)
+        for asked, data in zip(request.jobs, found, strict=True)
+    ]
     for result in results:
         result.fabric_facts = fabric
     return results
 
 
 def result_of(
-    request: RunRequest, asked: JobRequest, data: RunData, label: str | None, settle: Time,
-    left: Capacities
+    request: RunRequest,
+    asked: JobRequest,
+    data: RunData,
+    label: str | None,
+    settle: Time,
+    left: Capacities,
 ) -> Result:
     """One job's figures."""
     job = asked.job
@@ -244,9 +269,16 @@ def result_of(
     # One round has no recovery, and of many flows the solver takes its time.
     rounds = left.of_rounds(asked, data.windows) if len(data.iterations) > 1 else None
     phases = measure.phases_of(data, capacity, settle.count, planned, rounds)
-    return Result(request.plan, data, phases, label, job.transport,
-                  kind=_kind(asked), setup=_setup(asked.job),
-                  job=asked.name)
+    return Result(
+        request.plan,
+        data,
+        phases,
+        label,
+        job.transport,
+        kind=_kind(asked),
+        setup=_setup(asked.job),
+        job=asked.name,
+    )
 
 
 def _note_faults_to_come(request: RunRequest, data: RunData) -> None:
@@ -254,13 +286,15 @@ def _note_faults_to_come(request: RunRequest, data: RunData) -> None:
     reads as one of the fault."""
     if data.ended != "finished":
         return
-    data.never_came = [f"{each.kind}({each.target}) at {each.at}"
-                       for each in request.timetable.never_came]
+    data.never_came = [
+        f"{each.kind}({each.target}) at {each.at}" for each in request.timetable.never_came
+    ]
     if data.never_came:
         shown, more = data.never_came[:MOST_NAMED], len(data.never_came) - MOST_NAMED
         data.fidelity.notes[NEVER_CAME] = (
             f"{', '.join(shown)}{f' and {more} more' if more > 0 else ''}: the run ended before; "
-            "give the job more iterations, or the fault an earlier at=")
+            "give the job more iterations, or the fault an earlier at="
+        )
 
 
 def _setup(job: Job) -> dict[str, str]:
@@ -271,8 +305,10 @@ def _setup(job: Job) -> dict[str, str]:
     for name in sorted(job.model_fields_set - {"name", "transport"}):
         value = getattr(job, name)
         if isinstance(value, Spec):
-            found |= {f"{name}.{field}": str(getattr(value, field))
-                      for field in sorted(value.model_fields_set)}
+            found |= {
+                f"{name}.{field}": str(getattr(value, field))
+                for field in sorted(value.model_fields_set)
+            }
         else:
             found[name] = str(value)
     return found
@@ -296,8 +332,11 @@ def interruption_of(result: Result, end_ps: int, reason: str | None) -> RunInter
 def ending_of(request: RunRequest, found: Sequence[RunData]) -> tuple[Ending, str | None]:
     """How a run ended, and why: as the job of it that ended worst."""
     worst: Ending = next(ended for ended in ENDINGS if any(data.ended == ended for data in found))
-    name, data = next((asked.name, data) for asked, data in zip(request.jobs, found, strict=True)
-                      if data.ended == worst)
+    name, data = next(
+        (asked.name, data)
+        for asked, data in zip(request.jobs, found, strict=True)
+        if data.ended == worst
+    )
     if len(found) == 1 or data.reason is None:
         return worst, data.reason
     return worst, f"{name}: {data.reason}"

@@ -21,8 +21,14 @@ SILENT_S = 5.0  # wall time without any movement after which the line says what 
 LEAST_SHARE, LEAST_S = 0.02, 1.0  # of a run that must have passed before its end is foretold
 
 
-def progress_text(label: str, progress: Progress, *, left_s: float | None = None,
-                  silent_s: float | None = None, width: int | None = None) -> str:
+def progress_text(
+    label: str,
+    progress: Progress,
+    *,
+    left_s: float | None = None,
+    silent_s: float | None = None,
+    width: int | None = None,
+) -> str:
     """`mrc  12.3 s  step 41 of 60 (68 %)  loss 0.81  iteration 420 ms  paths 31/32  [nic_link_down]
     about 6 s left`. `silent_s`: wall seconds in which nothing has moved. `width`: characters there
     are; where all does not fit, what matters least is left out."""
@@ -120,8 +126,13 @@ class Watch:
             pace.moved, pace.moved_at = moved, wall
         silent = wall - pace.moved_at
         stands = silent >= SILENT_S
-        text = progress_text(label, progress, left_s=pace.left_s(wall, share_done(progress)),
-                             silent_s=silent if stands else None, width=width)
+        text = progress_text(
+            label,
+            progress,
+            left_s=pace.left_s(wall, share_done(progress)),
+            silent_s=silent if stands else None,
+            width=width,
+        )
         return text, stands and bool(progress.waits)
 
 

@@ -57,14 +57,19 @@ def replayed(
     elif original and scenario.file and _source(original) != _source(scenario.file):
         remarks.append(f"note: {original} has changed since; its copy was played")
     if isinstance(environment.get("inputs"), dict):
-        remarks += [f"note: {name} is not as it was in that run" for name in outdated(folder, home)
-                    if not is_file(folder / name.removeprefix(SCENARIO))][:MOST_REMARKS]
+        remarks += [
+            f"note: {name} is not as it was in that run"
+            for name in outdated(folder, home)
+            if not is_file(folder / name.removeprefix(SCENARIO))
+        ][:MOST_REMARKS]
     then, now = _text_at(environment, "versions", "loomnet"), version()
     if then not in (None, now):
         remarks.append(f"note: that run was made by loomnet {then}, this one by {now}")
     if not content["deterministic"]:
-        remarks.append("note: that run was not deterministic (live clock, or measured compute), "
-                       "so equal bytes are not to be expected")
+        remarks.append(
+            "note: that run was not deterministic (live clock, or measured compute), "
+            "so equal bytes are not to be expected"
+        )
     report = scenario.run(
         seed=content["seed"],
         clock=content["clock"],
@@ -78,8 +83,9 @@ def replayed(
         raise UsageError(report.unwritten or "the run was not written")
     before, after = read_bytes(folder / REPORT, MOST_REPORT), report.to_json().encode()
     differences = () if before == after else _differences(folder, report.directory)
-    return Replay(report, folder / REPORT, before == after, len(before), differences,
-                  tuple(remarks))
+    return Replay(
+        report, folder / REPORT, before == after, len(before), differences, tuple(remarks)
+    )
 
 
 def _copied(folder: Path, name: str, original: str | None) -> Scenario:
@@ -89,8 +95,10 @@ def _copied(folder: Path, name: str, original: str | None) -> Scenario:
     # Modules that the scenario imports lie beside its copy, and may be scenarios themselves.
     found = {*folder.glob("*.py"), *([folder / own] if own else [])}  # it may end in .txt, say
     for file in sorted(found, key=lambda each: (each.name != own, each)):
-        if is_file(file) and b"scenario" in read_bytes(file, MOST_SOURCE) and any(
-            each.name == name for each in scenarios_in(file)
+        if (
+            is_file(file)
+            and b"scenario" in read_bytes(file, MOST_SOURCE)
+            and any(each.name == name for each in scenarios_in(file))
         ):
             return load(f"{file}::{name}")
     raise UsageError(
@@ -128,8 +136,9 @@ def _differences(then: Path, now: Path) -> tuple[str, ...]:
     ]
     try:
         found = compare(then, now, rel=0.0)
-        lines += [f"{row.name}: {row.a} then, {row.b} now" for row in found
-                  if row.verdict != "same"]
+        lines += [
+            f"{row.name}: {row.a} then, {row.b} now" for row in found if row.verdict != "same"
+        ]
     except UsageError as error:
         lines.append(str(error))
     return tuple(lines[:10]) or ("numbers are equal: it differs in fidelity or in its writing",)

@@ -71,18 +71,25 @@ def check_label(label: str | None, taken: Container[str | None], source: Path | 
     """Raises UsageError for a label that is no plain name of a folder, that another run of the lab
     has (`taken`), or that is the name of the scenario's file (`source`)."""
     if label in FILES:
-        raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
-                         "choose another")
+        raise UsageError(
+            f"run: label {quoted(label)} is the name of a run's own file; choose another"
+        )
     if label not in (None, "") and not (isinstance(label, str) and _LABEL.fullmatch(label)):
-        raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
-                         "and begin with a letter, a digit or _")
+        raise UsageError(
+            f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
+            "and begin with a letter, a digit or _"
+        )
     if label in taken:
         raise UsageError(
-            f'run: label "{label}" is taken; give each run of a lab its own label=' if label
-            else "run: a second run needs a label=")
+            f'run: label "{label}" is taken; give each run of a lab its own label='
+            if label
+            else "run: a second run needs a label="
+        )
     if label and source is not None and label == source.name:
-        raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
-                         "which a run keeps a copy; choose another")
+        raise UsageError(
+            f"run: label {quoted(label)} is the name of the scenario's file, of "
+            "which a run keeps a copy; choose another"
+        )
 
 
 def write_figures(folder: Folder, found: Sequence[RunData]) -> None:

@@ -124,9 +124,10 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
     loads = bytes_by_host(asked)
     if loads is None:
         return None
-    sent = max(max(by_nic * 8 / _nic_bps(plan, host),
-                   local * 8 / max(plan.hosts[host].local_rate_bps, 1))
-               for host, (by_nic, local) in loads.items())
+    sent = max(
+        max(by_nic * 8 / _nic_bps(plan, host), local * 8 / max(plan.hosts[host].local_rate_bps, 1))
+        for host, (by_nic, local) in loads.items()
+    )
     # A model's gradients travel while backward goes on.
     return max(sent, least_compute_ps(job) / 1e12) if is_model_job(job) else sent
 
@@ -147,8 +148,9 @@ def most_rounds(plan: Plan, asked: JobRequest) -> int:
         size = job.size.bytes  # a rank that sends sends all
     rate = max(max(_nic_bps(plan, host), plan.hosts[host].local_rate_bps) for host in asked.hosts)
     sent_ps = size * 8 * 10**12 / rate
-    each_ps = max(1, max(sent_ps, least_compute_ps(job)) if is_model_job(job)
-                  else sent_ps + job.compute.count)
+    each_ps = max(
+        1, max(sent_ps, least_compute_ps(job)) if is_model_job(job) else sent_ps + job.compute.count
+    )
     return min(job.repeat, int(lasts / each_ps) + 1)
 
 
@@ -163,8 +165,7 @@ def most_flows(plan: Plan, asked: JobRequest) -> int:
         return sum(start.count < lasts for start in job.starts)
     host = asked.placement[0]
     nic = _nic_bps(plan, host)
-    senders = (len({asked.placement[a] for a, _ in job.pairs}) if job.pairs
-               else len(asked.hosts))
+    senders = len({asked.placement[a] for a, _ in job.pairs}) if job.pairs else len(asked.hosts)
     gap = job.mean_gap_ps(nic, senders)
     if gap is None:
         return job.count
@@ -189,20 +190,26 @@ def _short_faults(request: RunRequest, clock: str) -> Iterator[str]:
     least = least_iteration_s(request, clock)
     for fault in request.faults:
         lasts = fault.duration
-        if (least is not None and fault.phase and isinstance(lasts, Time)
-                and lasts.seconds < least):
-            yield (f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
-                   "or more: no whole iteration will lie in its phase, so its iteration_s will be "
-                   "null; duration=ln.iterations(30) follows the job")
+        if least is not None and fault.phase and isinstance(lasts, Time) and lasts.seconds < least:
+            yield (
+                f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
+                "or more: no whole iteration will lie in its phase, so its iteration_s will be "
+                "null; duration=ln.iterations(30) follows the job"
+            )
     # From time 0 on there is no phase before, which the report says itself.
-    begins = [(fault.at.seconds, fault) for fault in request.faults
-              if fault.phase and isinstance(fault.at, Time) and fault.at.count]
+    begins = [
+        (fault.at.seconds, fault)
+        for fault in request.faults
+        if fault.phase and isinstance(fault.at, Time) and fault.at.count
+    ]
     at, first = min(begins, key=lambda each: each[0], default=(0.0, None))
     if first is not None and least is not None and at < least:
-        yield (f"fault {first.label} begins at {first.at}, but one iteration takes "
-               f"{_seconds(least)} or more: no whole iteration will lie in the phase before it, "
-               "to which goodput_ratio of the other phases is relative; at=ln.step(10) follows "
-               "the job")
+        yield (
+            f"fault {first.label} begins at {first.at}, but one iteration takes "
+            f"{_seconds(least)} or more: no whole iteration will lie in the phase before it, "
+            "to which goodput_ratio of the other phases is relative; at=ln.step(10) follows "
+            "the job"
+        )
 
 
 def _nameless_faults(request: RunRequest) -> Iterator[str]:
@@ -210,17 +217,21 @@ def _nameless_faults(request: RunRequest) -> Iterator[str]:
     fault from time 0 on is a condition of the whole run, and is not spoken of."""
     later = [fault for fault in request.faults if fault.at != Time.of(0)]
     if later and not any(fault.phase for fault in request.faults):
-        yield (f"fault {later[0].label} has no phase=, so the run's numbers do not tell the time "
-               'of the fault from the rest: all stand under "before"; phase="fault" gives it '
-               "numbers of its own")
+        yield (
+            f"fault {later[0].label} has no phase=, so the run's numbers do not tell the time "
+            'of the fault from the rest: all stand under "before"; phase="fault" gives it '
+            "numbers of its own"
+        )
 
 
 def _unused_options(request: RunRequest) -> Iterator[str]:
     jobs = [asked.job for asked in request.jobs]
     for name in unused_tables(request.options, jobs):
         over = " and ".join(dict.fromkeys(job.transport for job in jobs))
-        yield (f"no job uses {name}, so its options have no effect: the run is over {over}; "
-               f'transport="{name}" gives a job another')
+        yield (
+            f"no job uses {name}, so its options have no effect: the run is over {over}; "
+            f'transport="{name}" gives a job another'
+        )
 
 
 def _slow_links(plan: Plan) -> Iterator[str]:
@@ -240,12 +251,14 @@ def _slow_links(plan: Plan) -> Iterator[str]:
         held = half.rate_bps * plan.base_rtt_ps / 8e12 / plan.frame_bytes
         if packet_ps > SLOW_LINK * half.delay_ps and held < MIN_QUEUE_PACKETS:
             rate, delay = Rate.of(half.rate_bps), Time.of(half.delay_ps)
-            yield (f"links of {rate} and {delay}, such as {half.name}, are slower than their "
-                   f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so the "
-                   f"longest round trip holds {held:.2g} packets, and queues have their least, "
-                   f"{MIN_QUEUE_PACKETS}{'' if plan.pfc else ', which bursts may overflow'}; "
-                   "data_limit= sets the queues that your switches have, and delay= is to "
-                   "include the time in which they forward")
+            yield (
+                f"links of {rate} and {delay}, such as {half.name}, are slower than their "
+                f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so the "
+                f"longest round trip holds {held:.2g} packets, and queues have their least, "
+                f"{MIN_QUEUE_PACKETS}{'' if plan.pfc else ', which bursts may overflow'}; "
+                "data_limit= sets the queues that your switches have, and delay= is to "
+                "include the time in which they forward"
+            )
             return
 
 
@@ -270,9 +283,11 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
             packets = moved / full
             data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
-            yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
-                   f" some {number_text(float(f'{data:.2g}'))} data packets and their "
-                   "acknowledgements; a smaller size= or repeat= makes it smaller")
+            yield (
+                f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
+                f" some {number_text(float(f'{data:.2g}'))} data packets and their "
+                "acknowledgements; a smaller size= or repeat= makes it smaller"
+            )
 
 
 def _full_payload(request: RunRequest, asked: JobRequest) -> int:
@@ -292,16 +307,20 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
             rounds = most_rounds(plan, asked)
             least = (_least_iteration_s(plan, asked, clock) or 0) * rounds * request.dilation
             if least > LONG_WALL_S:
-                yield (f"{rounds} iterations take {_seconds(least)} of wall time or more, at "
-                       f"D = {request.dilation:g}")
+                yield (
+                    f"{rounds} iterations take {_seconds(least)} of wall time or more, at "
+                    f"D = {request.dilation:g}"
+                )
             continue
         own = sum(by_nic for by_nic, _ in loads.values()) * most_rounds(plan, asked)
         own /= _full_payload(request, asked)
         packets += own
         wall += own * _hops(plan, job, asked.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:
-        yield (f"some {number_text(float(f'{packets:.2g}'))} packets will take about "
-               f"{_seconds(float(f'{wall:.1g}'))} of wall time")
+        yield (
+            f"some {number_text(float(f'{packets:.2g}'))} packets will take about "
+            f"{_seconds(float(f'{wall:.1g}'))} of wall time"
+        )
 
 
 def _hops(plan: Plan, job: Job, placement: tuple[int, ...]) -> float:

@@ -117,8 +117,9 @@ class Scenario:
                     "position alone; parameters are set by name"
                 )
             if parameter.name.startswith("_"):
-                raise UsageError(f"scenario {self.name}: {parameter.name} begins with _, which no "
-                                 "parameter does")
+                raise UsageError(
+                    f"scenario {self.name}: {parameter.name} begins with _, which no parameter does"
+                )
             if parameter.name in _RUN_OPTIONS:
                 raise UsageError(
                     f"scenario {self.name}: a parameter cannot be named "
@@ -222,8 +223,9 @@ class Scenario:
         try:
             return inspect.getsource(self.function)
         except OSError:
-            raise UsageError(f"scenario {self.name}: its source is not at hand; put it in a file") \
-                from None
+            raise UsageError(
+                f"scenario {self.name}: its source is not at hand; put it in a file"
+            ) from None
 
     def run(
         self,
@@ -300,8 +302,10 @@ class Scenario:
             lab.report.unwritten = str(error)
         if lab.report.interrupted and in_notebook():
             # The cell goes on with its next line, and nothing else would say it.
-            print(f"{self.name}: interrupted; the report has what was measured until then",
-                  file=sys.stderr)
+            print(
+                f"{self.name}: interrupted; the report has what was measured until then",
+                file=sys.stderr,
+            )
         return lab.report
 
     def inputs(self, reads: Inputs, directory: Path) -> dict[str, str]:
@@ -311,8 +315,12 @@ class Scenario:
         if modules is not None:
             reads.also(modules.loading)
             home = reads.scenario or modules.folder
-            reads.know({str(home / Path(path).relative_to(modules.folder)): digest
-                        for path, digest in modules.digests().items()})
+            reads.know(
+                {
+                    str(home / Path(path).relative_to(modules.folder)): digest
+                    for path, digest in modules.digests().items()
+                }
+            )
             if home != modules.folder:  # a copy of the scenario, which is no input beside it
                 own.append(modules.folder)
         return reads.found(own)
@@ -342,9 +350,13 @@ class Scenario:
     def _repr_html_(self) -> str:
         """In a notebook: what it says of itself, and its parameters."""
         said = f"scenario {self.name}" + (f": {self.doc.splitlines()[0]}" if self.doc else "")
-        table = Table(("parameter", "type", "default"), (
-            {"parameter": each.name, "type": each.type, "default": each.default}
-            for each in self.parameters))
+        table = Table(
+            ("parameter", "type", "default"),
+            (
+                {"parameter": each.name, "type": each.type, "default": each.default}
+                for each in self.parameters
+            ),
+        )
         return f"<p>{html.escape(said)}</p>{table._repr_html_()}"
 
 
@@ -353,21 +365,26 @@ def plain(typed: BaseModel) -> dict[str, Any]:
     try:
         return BaseModel.model_dump(typed, mode="json")
     except (ValueError, TypeError, RecursionError) as error:  # PydanticSerializationError is one
-        raise UsageError(f"{type(typed).__name__}: a parameter's value cannot be written into "
-                         f"report.json: {error}") from None
+        raise UsageError(
+            f"{type(typed).__name__}: a parameter's value cannot be written into "
+            f"report.json: {error}"
+        ) from None
 
 
 def _check_function(function: Any) -> None:
     """Raises UsageError for what cannot be a scenario."""
     if not inspect.isfunction(function):
-        raise UsageError(f"scenario: {quoted(function)} is not a function; put @ln.scenario above "
-                         "def name(lab: ln.Lab, …)")
+        raise UsageError(
+            f"scenario: {quoted(function)} is not a function; put @ln.scenario above "
+            "def name(lab: ln.Lab, …)"
+        )
     name = function.__name__
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError(f"scenario {name}: an async def is never awaited; write def {name}(…)")
     if inspect.isgeneratorfunction(function):
-        raise UsageError(f"scenario {name}: a function with yield never runs to its end; take the "
-                         "yield out")
+        raise UsageError(
+            f"scenario {name}: a function with yield never runs to its end; take the yield out"
+        )
 
 
 def own_traceback(error: BaseException) -> list[str] | None:
@@ -424,8 +441,10 @@ def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
         raise WallTimeError(f"{file}: {over} while the file was being loaded") from None
     if not found:
         check_text(Path(file))
-        raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario; a "
-                         f'training script is run by one, as ln.TorchJob("{Path(file).name}")')
+        raise UsageError(
+            f"{file} holds no scenario: decorate a function with @ln.scenario; a "
+            f'training script is run by one, as ln.TorchJob("{Path(file).name}")'
+        )
     if name:
         if name not in found:
             raise UsageError(f'{file} has no scenario "{name}"{did_you_mean(name, found)}')

@@ -22,8 +22,12 @@ from loomnet.labs.own_modules import HELD_AS, FreshLoader, OwnModules
 from loomnet.processes.inputs import unheard
 
 # By which a text begins; that of UTF-16 begins that of UTF-32.
-_MARKS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
-          (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
 
 
 def check_file(path: Path, where: str = "") -> None:
@@ -98,12 +102,17 @@ def _check_beside(folder: Path) -> None:
         if name == each or name not in sys.stdlib_module_names:
             continue
         loaded = sys.modules.get(name)
-        found = (importlib.machinery.PathFinder.find_spec(name) if loaded is None
-                 else getattr(loaded, "__spec__", None))
+        found = (
+            importlib.machinery.PathFinder.find_spec(name)
+            if loaded is None
+            else getattr(loaded, "__spec__", None)
+        )
         origin = None if found is None else found.origin
         if origin is not None and Path(origin).resolve().parent == folder.resolve():
-            raise UsageError(f"{folder / each} hides Python's module {name}, which Loomnet and the "
-                             "scenario need; rename it")
+            raise UsageError(
+                f"{folder / each} hides Python's module {name}, which Loomnet and the "
+                "scenario need; rename it"
+            )
 
 
 def _place(path: Path, error: BaseException) -> str:

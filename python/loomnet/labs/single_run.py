@@ -49,11 +49,14 @@ def run(
     """
     jobs = list_of_jobs(job)
     if not write and directory is not None:
-        raise UsageError("run: directory= is where the report is written; leave it out with "
-                         "write=False")
+        raise UsageError(
+            "run: directory= is where the report is written; leave it out with write=False"
+        )
     of_lab = parameters_of(Lab.run)
-    check_names({name: value for name, value in options.items() if name not in of_lab},
-                {*of_lab, *parameters_of(run)})
+    check_names(
+        {name: value for name, value in options.items() if name not in of_lab},
+        {*of_lab, *parameters_of(run)},
+    )
     lead = jobs[0]  # whose iterations the bar counts
     with contextlib.ExitStack() as stack:
         on_progress = None
@@ -64,8 +67,14 @@ def run(
         name = "_and_".join(dict.fromkeys(each.kind for each in jobs))
         kept = None if write else TemporaryFolder()
         where = kept.path if kept is not None else directory
-        lab = Lab(name, clock=clock, seed=seed, say=_tell_notes, on_progress=on_progress,
-                  directory=None if where is None else Path(where))
+        lab = Lab(
+            name,
+            clock=clock,
+            seed=seed,
+            say=_tell_notes,
+            on_progress=on_progress,
+            directory=None if where is None else Path(where),
+        )
         try:
             result = lab.run(fabric, jobs, faults, **options)
         except BaseException as error:

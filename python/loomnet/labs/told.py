@@ -20,8 +20,9 @@ def with_recording(request: RunRequest, record: Record) -> RunRequest:
     return dataclasses.replace(request, recording=recording)
 
 
-def with_the_end(on_progress: Callable[[str, Progress], None] | None, name: str, job: Job
-                 ) -> Callable[[Progress], None]:
+def with_the_end(
+    on_progress: Callable[[str, Progress], None] | None, name: str, job: Job
+) -> Callable[[Progress], None]:
     """For an engine: passes on where the run stands, with where the job ends."""
     total = getattr(job, "repeat", None) or getattr(job, "steps", None)
     until = getattr(job, "until", None)

@@ -46,10 +46,16 @@ def _offered_by_job(plan: Plan, asked: JobRequest, frame_bytes: int) -> dict[int
         if not plan.joined(source, destination):
             continue
         for plane in range(plan.planes):
-            ends = (plan.topology.leaf_of(source, plane).node,
-                    plan.topology.leaf_of(destination, plane).node)
+            ends = (
+                plan.topology.leaf_of(source, plane).node,
+                plan.topology.leaf_of(destination, plane).node,
+            )
             if ends not in chains:
                 chains[ends] = sum(cost[node] for node in plan.topology.chain(*ends))
             senders[source] = max(senders.get(source, 0.0), chains[ends])
-    return {source: sum(plan.links[link].forward.rate_bps for link in plan.hosts[source].ports)
-            / bits * chain for source, chain in senders.items()}
+    return {
+        source: sum(plan.links[link].forward.rate_bps for link in plan.hosts[source].ports)
+        / bits
+        * chain
+        for source, chain in senders.items()
+    }

@@ -148,7 +148,7 @@ class CaptureServer:
         left, moved = memoryview(data), time.monotonic()
         while left:
             try:
-                left = left[asker.send(left):]
+                left = left[asker.send(left) :]
                 moved = time.monotonic()
             except TimeoutError:
                 if time.monotonic() - moved > (_LAST_S if self._ending.is_set() else _SLOW_S):

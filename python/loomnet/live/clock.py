@@ -62,16 +62,23 @@ class LiveClock:
 
     deterministic = False
 
-    def __init__(self, request: RunRequest, stack: contextlib.ExitStack,
-                 interrupts: Interrupts) -> None:
+    def __init__(
+        self, request: RunRequest, stack: contextlib.ExitStack, interrupts: Interrupts
+    ) -> None:
         self.began = time.monotonic()
         self.stolen_before = stolen_s()
         self.request, self.plan, self.interrupts = request, request.plan, interrupts
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
-        self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
-                             options=request.options, seed=request.seed,
-                             parts=request.parts, dilation=request.dilation)
+        self.engine = Engine(
+            self.plan,
+            [asked.job for asked in request.jobs],
+            live=True,
+            options=request.options,
+            seed=request.seed,
+            parts=request.parts,
+            dilation=request.dilation,
+        )
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)
@@ -79,8 +86,14 @@ class LiveClock:
         if recording is not None:
             recording.attach(self.engine, live=True)
         self.network = LiveNetwork(
-            stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
-            recorder=None if recording is None else recording.recorder, look=self.check)
+            stack,
+            self.lock,
+            self.engine,
+            dilation=request.dilation,
+            tcp=self.tcp,
+            recorder=None if recording is None else recording.recorder,
+            look=self.check,
+        )
         self.glue, self.live = self.network.glue, self.network.live
         with self.held():  # `loomnet capture` asks from now on
             self.network.recorder.set_zero(None)
@@ -205,8 +218,7 @@ class LiveClock:
             self.network.recorder.set_zero(origin_ps)
 
     def drain(self, recording: Recording) -> None:
-        recording.drain(
-            lambda number: self.live.take_capture(self.network.recorder, number))
+        recording.drain(lambda number: self.live.take_capture(self.network.recorder, number))
 
     def finish(self) -> None:
         self.network.faces.close()
@@ -226,7 +238,8 @@ class LiveClock:
         # What reached the engine's own sockets and was no packet of this run, or found no room.
         loop = self.live.fidelity()["counters"]
         totals["engine sockets"] = {
-            f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
+            f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n
+        }
         self._totals = totals
 
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
@@ -244,17 +257,26 @@ class LiveClock:
         stages = raw["stages"]
         # Where the kernel alone carries the frames, no stage of the engine has anything.
         late = stages.get("packet") or stages.get("engine") or _NEVER_LATE
-        notes = {name: raw[name] for name in
-                 ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
-                  "own_losses", "verdict")}
+        notes = {
+            name: raw[name]
+            for name in (
+                "scheduling",
+                "passes",
+                "longest_pass_ps",
+                "given",
+                "returned",
+                "switch_drops",
+                "own_losses",
+                "verdict",
+            )
+        }
         notes["event_lateness_p99_ps"] = stages.get("engine", _NEVER_LATE)["p99_ps"]
         held = self.summed_waits if raw["waits_missing"] else waits(raw)
         if self.pace.most_per_s:
             notes["load"] = self.pace.counted
         if (doubt := self.pace.against_the_budget()) is not None:
             contradict(doubt)
-        notes["waits"] = blame(held, time.monotonic() - self.began,
-                               stolen_s() - self.stolen_before)
+        notes["waits"] = blame(held, time.monotonic() - self.began, stolen_s() - self.stolen_before)
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)
@@ -268,12 +290,18 @@ class LiveClock:
         notes |= notes_of(self.engine.parts)
         behind = [play.fell_behind for play in plays if play.fell_behind]
         return Fidelity(
-            lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
-            lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
+            lateness_p50_ps=late["p50_ps"],
+            lateness_p99_ps=late["p99_ps"],
+            lateness_max_ps=late["max_ps"],
+            packets=self.engine.network.packets,
             unexplained=raw["unexplained"] + self.engine.network.leaked,
             fell_behind=self.late or raw["reason"] or next(iter(behind), None),
-            dilation=self.request.dilation, emulated_ps=lead.length_ps, notes=notes,
-            stages=self.lateness.rows, waits=held)
+            dilation=self.request.dilation,
+            emulated_ps=lead.length_ps,
+            notes=notes,
+            stages=self.lateness.rows,
+            waits=held,
+        )
 
 
 def carrier_notes(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -23,7 +23,8 @@ def check_load(request: RunRequest) -> None:
     raise UsageError(
         f"offered load of {load:,.0f} switch passes/s is over the {affordable:,} that this machine "
         "was measured to carry (loomnet doctor --measure); lower the links' rate=, or let emulated "
-        f"time pass more slowly than wall time: lab.run(…, dilation={least_dilation(request)})")
+        f"time pass more slowly than wall time: lab.run(…, dilation={least_dilation(request)})"
+    )
 
 
 def least_dilation(request: RunRequest) -> int:
@@ -35,6 +36,8 @@ def refuse_kernel_tcp(request: RunRequest) -> None:
     """Raises UsageError where hosts' kernels carry a job: their timers run on wall time, so at a
     dilation of the machine's choice their figures would be the machine's."""
     if KernelTcp.wanted_by(request) is not None:
-        raise UsageError('run: dilation="auto" with kernel TCP: its timers run on wall time, so '
-                         "D = 1 is the only dilation at which its figures may be compared; leave "
-                         "dilation= out")
+        raise UsageError(
+            'run: dilation="auto" with kernel TCP: its timers run on wall time, so '
+            "D = 1 is the only dilation at which its figures may be compared; leave "
+            "dilation= out"
+        )

@@ -22,8 +22,11 @@ def fibres(plan: Plan, panel: PanelPlan) -> Iterator[tuple[int, int]]:
     """For each linked port of the panel the host at its other end, and the port of its NIC."""
     for link in panel.ports:
         ahead = plan.links[link].forward
-        host, port = ((ahead.source, ahead.source_port) if ahead.target == panel.number
-                      else (ahead.target, ahead.target_port))
+        host, port = (
+            (ahead.source, ahead.source_port)
+            if ahead.target == panel.number
+            else (ahead.target, ahead.target_port)
+        )
         yield host, port
 
 
@@ -40,7 +43,8 @@ def check_jobs(request: RunRequest) -> None:
                         f'panel {panel.name}: placement="tc" joins hosts\' kernels alone, and '
                         f"{asked.job.transport} runs over the emulated NIC of "
                         f'{request.plan.hosts[host].name}; take placement="engine" or "xdp", or '
-                        'transport="tcp"')
+                        'transport="tcp"'
+                    )
 
 
 def check_change(plan: Plan, change: LinkChange) -> None:
@@ -52,16 +56,22 @@ def check_change(plan: Plan, change: LinkChange) -> None:
         if panel.number not in ends:
             continue
         if change.state != LinkState(up=change.state.up):
-            raise UsageError(f'link {link.name}: panel {panel.name} has placement="tc", whose '
-                             "links are up or down and have no rate, delay or loss of their own")
+            raise UsageError(
+                f'link {link.name}: panel {panel.name} has placement="tc", whose '
+                "links are up or down and have no rate, delay or loss of their own"
+            )
         if panel.carrier == "none" and not change.state.up:
-            raise UsageError(f'link {link.name}: panel {panel.name} has placement="tc" and '
-                             'carrier="none", and a link goes down by its carrier; take '
-                             'carrier="both"')
+            raise UsageError(
+                f'link {link.name}: panel {panel.name} has placement="tc" and '
+                'carrier="none", and a link goes down by its carrier; take '
+                'carrier="both"'
+            )
 
 
 def note(plan: Plan) -> dict[str, str]:
     """The note on these panels in a run's report."""
-    return {f"panel {panel.name}": 'placement="tc": hosts\' kernels are joined directly, rates and '
-                                   "delays of its links are not emulated"
-            for panel in direct(plan)}
+    return {
+        f"panel {panel.name}": 'placement="tc": hosts\' kernels are joined directly, rates and '
+        "delays of its links are not emulated"
+        for panel in direct(plan)
+    }

@@ -25,8 +25,13 @@ from loomnet.live import openvswitch
 
 _PROBE = Path(__file__).with_name("kernel_probe.py")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH
-_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23,
-                 "CAP_BPF": 39}
+_CAPABILITIES = {
+    "CAP_NET_ADMIN": 12,
+    "CAP_NET_RAW": 13,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_BPF": 39,
+}
 _IN_CONTAINER = "this is root without its rights: run the container with --privileged"
 
 
@@ -58,15 +63,31 @@ _KERNEL = {
     "bpf": ("BPF programs", "XDP switches", "CONFIG_BPF_SYSCALL", True),
     "bpf_maps": ("BPF devmap and xskmap", "XDP switches", "CONFIG_XDP_SOCKETS", True),
     "xdp_native": ("native XDP on veth", "XDP switches", "Linux 5.9 or later", True),
-    "memlock": ("AF_XDP memory of 64 MiB", "the engine's packet buffers",
-                "ulimit -l unlimited, or CAP_IPC_LOCK", True),
+    "memlock": (
+        "AF_XDP memory of 64 MiB",
+        "the engine's packet buffers",
+        "ulimit -l unlimited, or CAP_IPC_LOCK",
+        True,
+    ),
     "af_xdp": ("AF_XDP on veth", "the engine's links", "CONFIG_XDP_SOCKETS", True),
-    "multipath": ("IPv6 multipath and link-down sysctls", "ECMP of kernel TCP (transport gloo)",
-                  "CONFIG_IP_ROUTE_MULTIPATH, Linux 4.17 or later", True),
-    "next_csid": ("seg6 next-csid", "Linux switches, the independent reference",
-                  "CONFIG_IPV6_SEG6_LWTUNNEL, Linux 6.1, iproute2 6.1", False),
-    "sched_fifo": ("SCHED_FIFO", "an engine that is on time; without it nice -20",
-                   "CAP_SYS_NICE; under cgroup v1: no RT group limit", False),
+    "multipath": (
+        "IPv6 multipath and link-down sysctls",
+        "ECMP of kernel TCP (transport gloo)",
+        "CONFIG_IP_ROUTE_MULTIPATH, Linux 4.17 or later",
+        True,
+    ),
+    "next_csid": (
+        "seg6 next-csid",
+        "Linux switches, the independent reference",
+        "CONFIG_IPV6_SEG6_LWTUNNEL, Linux 6.1, iproute2 6.1",
+        False,
+    ),
+    "sched_fifo": (
+        "SCHED_FIFO",
+        "an engine that is on time; without it nice -20",
+        "CAP_SYS_NICE; under cgroup v1: no RT group limit",
+        False,
+    ),
 }
 
 _TOOLS = (
@@ -220,8 +241,15 @@ def _open_vswitch() -> list[Check]:
     path = {"netdev": "userspace", "system": "kernel"}[instance.datapath]
     if os.geteuid() == 0:
         if (daemon := instance.silent()) is not None:  # An answer, not only a pid file.
-            return [Check("tool", "Open vSwitch", False, f"{daemon} runs but does not answer",
-                          instance.restart)]
+            return [
+                Check(
+                    "tool",
+                    "Open vSwitch",
+                    False,
+                    f"{daemon} runs but does not answer",
+                    instance.restart,
+                )
+            ]
         try:
             instance.vsctl("list-br", timeout=2)
         except openvswitch.OpenVSwitchError as error:

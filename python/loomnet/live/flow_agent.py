@@ -85,8 +85,9 @@ class Agent:
         self.connections[number] = connection
         if (code := connection.connect_ex((address, port))) not in (0, errno.EINPROGRESS):
             raise OSError(code, f"connect to {address} port {port}")
-        self.selector.register(connection, selectors.EVENT_WRITE,
-                               lambda c: self.on_connected(number, c))
+        self.selector.register(
+            connection, selectors.EVENT_WRITE, lambda c: self.on_connected(number, c)
+        )
 
     def on_connected(self, number: int, connection: socket.socket) -> None:
         self.selector.unregister(connection)
@@ -121,7 +122,7 @@ class Agent:
         flow = self.sending[number]
         with contextlib.suppress(BlockingIOError):
             while flow.left > 0:
-                flow.left -= connection.send(memoryview(_CHUNK)[:flow.left])
+                flow.left -= connection.send(memoryview(_CHUNK)[: flow.left])
         if flow.left == 0:
             self.selector.unregister(connection)
             del self.sending[number]
@@ -142,8 +143,9 @@ class Agent:
             unacked = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]
             if unacked == 0:
                 self.draining.remove(flow)
-                self.tell(done=flow.number, at_ns=time.monotonic_ns(),
-                          retransmitted=self.retransmitted())
+                self.tell(
+                    done=flow.number, at_ns=time.monotonic_ns(), retransmitted=self.retransmitted()
+                )
 
     def sample(self, now: int) -> None:
         rows = []

@@ -65,14 +65,21 @@ class KernelFlows:
         now_ps: the engine's clock, whose emulated time is wall time (D = 1).
     """
 
-    def __init__(self, fabric: LiveFabric, request: RunRequest, asked: JobRequest,
-                 tcp: KernelTcp, now_ps: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        fabric: LiveFabric,
+        request: RunRequest,
+        asked: JobRequest,
+        tcp: KernelTcp,
+        now_ps: Callable[[], int],
+    ) -> None:
         self._now, self._tcp = now_ps, tcp
         self._placement = asked.placement
         self._plan = request.plan
         self._rounds: list[Round]
-        self._rounds, self._gap, _ = rounds_of(request.plan, asked.job, asked.placement,
-                                               request.seed)
+        self._rounds, self._gap, _ = rounds_of(
+            request.plan, asked.job, asked.placement, request.seed
+        )
         self._agents = [_Agent() for _ in asked.placement]
         self._connections: dict[tuple[int, int, int], int] = {}  # (source, destination, index)
         self._pending = 0
@@ -88,11 +95,15 @@ class KernelFlows:
         self._cut = False  # the last round has begun in part
         self.fell_behind: str | None = None  # why the first host that got no processor fell behind
         self._samples = Samples(0)  # replaced where the run was given sample=
-        specs = [RankSpec(rank, self._plan.hosts[host].name,
-                          [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
-                          pass_fds=[agent.theirs.fileno()])
-                 for rank, (host, agent) in enumerate(zip(self._placement, self._agents,
-                                                          strict=True))]
+        specs = [
+            RankSpec(
+                rank,
+                self._plan.hosts[host].name,
+                [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
+                pass_fds=[agent.theirs.fileno()],
+            )
+            for rank, (host, agent) in enumerate(zip(self._placement, self._agents, strict=True))
+        ]
         # As root, whom TCP_CONGESTION lets have any; what it runs is ours alone.
         logs = asked.folder_in(request.opened()).folder("ranks")
         self._group = RankGroup(fabric, specs, logs, cwd=Path("/"), user=RankUser())
@@ -115,9 +126,13 @@ class KernelFlows:
                 used[source, destination] = index + 1
                 self._connections.setdefault((source, destination, index), len(self._connections))
         for (source, destination, _), number in self._connections.items():
-            self._agents[source].order("connect", number=number,
-                                       address=self._address[destination], port=PORT,
-                                       cc=self._tcp.cc)
+            self._agents[source].order(
+                "connect",
+                number=number,
+                address=self._address[destination],
+                port=PORT,
+                cc=self._tcp.cc,
+            )
         self._wait(len(self._connections), "connect", check)
         self.origin_ps = self._now() + LEAD_PS
         self._stop_ps = stop_at(self._asked, self.origin_ps)
@@ -137,8 +152,10 @@ class KernelFlows:
             if self._faults:
                 raise UnavailableError(f"kernel flows: {self._faults[0].message}")
             if time.monotonic() > deadline:
-                raise UnavailableError(f"kernel flows: {self._pending} of {answers} sockets did "
-                                       f"not {what} in {CONNECT_S:g} s")
+                raise UnavailableError(
+                    f"kernel flows: {self._pending} of {answers} sockets did "
+                    f"not {what} in {CONNECT_S:g} s"
+                )
             time.sleep(0.002)
 
     def _wall_ns(self, at_ps: int) -> int:
@@ -150,16 +167,20 @@ class KernelFlows:
         if not flows:
             if not self._begun:
                 check_begun(self._asked, flows)
-            self._rounds, self._cut = self._rounds[:len(self._begun)], False
+            self._rounds, self._cut = self._rounds[: len(self._begun)], False
             return
         if self._cut:
-            self._rounds = self._rounds[:len(self._begun) + 1]
+            self._rounds = self._rounds[: len(self._begun) + 1]
         for start, source, destination, size in flows:
             index = used.get((source, destination), 0)
             used[source, destination] = index + 1
             self._agents[source].order(
-                "send", flow=len(self._rows), size=size, at_ns=self._wall_ns(start),
-                connection=self._connections[source, destination, index])
+                "send",
+                flow=len(self._rows),
+                size=size,
+                at_ns=self._wall_ns(start),
+                connection=self._connections[source, destination, index],
+            )
             self._rows.append((start, source, destination, size))
         self._begun.append(min(start for start, *_ in flows))
 
@@ -189,12 +210,20 @@ class KernelFlows:
         elif "done" in report:
             self._ends[report["done"]] = report["at_ns"] * 1000 + offset_ps
         for flow, at_ns, acked, cwnd, rtt_us, least_us in report.get("sampled", ()):
-            self._samples.take_sender(flow, at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked,
-                                      cwnd, rtt_us * 10**6, least_us * 10**6)
+            self._samples.take_sender(
+                flow,
+                at_ns * 1000 + offset_ps - (self.origin_ps or 0),
+                acked,
+                cwnd,
+                rtt_us * 10**6,
+                least_us * 10**6,
+            )
         self.retransmitted[rank] = report.get("retransmitted", self.retransmitted[rank])
         if self.fell_behind is None and (late := report.get("late_ns", 0)) > STANDSTILL_NS:
-            self.fell_behind = (f"host {self._name(rank)} got no processor for {late / 1e9:.2g} s: "
-                                "its TCP had nothing to send")
+            self.fell_behind = (
+                f"host {self._name(rank)} got no processor for {late / 1e9:.2g} s: "
+                "its TCP had nothing to send"
+            )
 
     def _name(self, rank: int) -> str:
         return self._plan.hosts[self._placement[rank]].name
@@ -213,7 +242,7 @@ class KernelFlows:
         return self._ended[-1][1]
 
     def iterations(self) -> list[tuple[int, int]]:
-        return self._ended[:len(self._begun) - self._cut]
+        return self._ended[: len(self._begun) - self._cut]
 
     def errors(self) -> list[RunFault]:
         return self._faults
@@ -221,7 +250,8 @@ class KernelFlows:
     def flows(self) -> FlowRows:
         return FlowRows.of(
             FlowRow(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
-            for flow, (start, a, b, size) in enumerate(self._rows))
+            for flow, (start, a, b, size) in enumerate(self._rows)
+        )
 
     # --- afterwards ---------------------------------------------------------------------------
     def stop(self) -> None:
@@ -235,14 +265,23 @@ class KernelFlows:
 
     def _at(self, host: int, measured: HostSeries, end_ps: int) -> HostSeries:
         origin = self.origin_ps or 0
-        rows = [flow for flow in self.flows().since(origin)
-                if host in (flow.source, flow.destination)]
-        work = sorted((flow.start_ps, flow.end_ps, flow.bytes if flow.destination == host else 0)
-                      for flow in rows if flow.end_ps is not None)
+        rows = [
+            flow for flow in self.flows().since(origin) if host in (flow.source, flow.destination)
+        ]
+        work = sorted(
+            (flow.start_ps, flow.end_ps, flow.bytes if flow.destination == host else 0)
+            for flow in rows
+            if flow.end_ps is not None
+        )
         spans = ((flow.start_ps, end_ps if flow.end_ps is None else flow.end_ps) for flow in rows)
         busy = _union([span for span in spans if span[1] > span[0]])
-        return replace(measured, work=work, busy=busy, silence_floor_ps=measured.bin_ps,
-                       silences=_silences(measured, busy))
+        return replace(
+            measured,
+            work=work,
+            busy=busy,
+            silence_floor_ps=measured.bin_ps,
+            silences=_silences(measured, busy),
+        )
 
 
 def _union(spans: list[Interval]) -> list[Interval]:

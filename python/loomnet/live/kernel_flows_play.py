@@ -18,16 +18,23 @@ class KernelFlowsPlay(Play):
 
     clock: HostsClock
 
-    def __init__(self, clock: HostsClock, request: RunRequest, asked: JobRequest, tcp: KernelTcp,
-                 sampler: Sampler | None) -> None:
+    def __init__(
+        self,
+        clock: HostsClock,
+        request: RunRequest,
+        asked: JobRequest,
+        tcp: KernelTcp,
+        sampler: Sampler | None,
+    ) -> None:
         super().__init__(clock, request, asked)
         self._tcp, self._sampler = tcp, sampler
         self.stall = Stall()
 
     def prepare(self) -> None:
         clock = self.clock  # the flows refer to the clock, not back to this play
-        self.flows = KernelFlows(clock.glue, self.request, self.asked, self._tcp,
-                                 lambda: clock.now_ps)
+        self.flows = KernelFlows(
+            clock.glue, self.request, self.asked, self._tcp, lambda: clock.now_ps
+        )
 
     def start(self) -> None:
         self.flows.connect(self._sampler, self.clock.check)
@@ -45,7 +52,7 @@ class KernelFlowsPlay(Play):
         if self.flows.origin_ps is None:
             return
         found = as_iterations(self.flows.iterations(), self.flows.origin_ps)
-        for iteration in found[len(self.iterations):]:
+        for iteration in found[len(self.iterations) :]:
             self.stall.progress_ps = max(self.stall.progress_ps, iteration.end_ps)
             self.found(iteration)
 

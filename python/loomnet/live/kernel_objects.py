@@ -44,8 +44,7 @@ def _clean_run(run: DeadRun, kept: list[str]) -> Iterator[str]:
     delete_interfaces(names)
     left = own_interfaces(run.prefix)
     yield from (f"interface {name}" for name in names if name not in left)
-    yield from (f"sockets {path}" for path in
-                remove_sockets(run.path.parents[1], run.run_id))
+    yield from (f"sockets {path}" for path in remove_sockets(run.path.parents[1], run.run_id))
     pins = _BPF_FS / f"loomnet-{run.run_id}"
     if pins.is_dir():
         shutil.rmtree(pins, ignore_errors=True)

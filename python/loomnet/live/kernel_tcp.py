@@ -40,8 +40,10 @@ class KernelTcp:
         """From `lab.run(…, tcp={…})`. Raises UsageError for what this kernel cannot be told."""
         for name in options:
             if name not in _OPTIONS:
-                raise UsageError(f"tcp.{name}: live, the kernel's TCP takes {', '.join(_OPTIONS)}; "
-                                 "leave it out, or run on the virtual clock")
+                raise UsageError(
+                    f"tcp.{name}: live, the kernel's TCP takes {', '.join(_OPTIONS)}; "
+                    "leave it out, or run on the virtual clock"
+                )
         known = _read("tcp_available_congestion_control")
         # A namespace may only have for default what the machine allows all its users.
         usable = _read("tcp_allowed_congestion_control") if stock else known
@@ -49,11 +51,15 @@ class KernelTcp:
         # Where the run names none: what every distribution ships and the model assumes.
         cc = options.get("cc", DEFAULT if DEFAULT in usable else machine)
         if cc not in known:
-            raise UsageError(f'tcp.cc: this kernel has no "{cc}"{did_you_mean(str(cc), known)}; '
-                             f"it has {', '.join(known)}")
+            raise UsageError(
+                f'tcp.cc: this kernel has no "{cc}"{did_you_mean(str(cc), known)}; '
+                f"it has {', '.join(known)}"
+            )
         if cc not in usable:
-            raise UsageError(f'tcp.cc: this machine does not allow "{cc}" to every socket: sysctl '
-                             f"-w {_SYSCTL}='{' '.join([*usable, cc])}'")
+            raise UsageError(
+                f'tcp.cc: this machine does not allow "{cc}" to every socket: sysctl '
+                f"-w {_SYSCTL}='{' '.join([*usable, cc])}'"
+            )
         mtu = options.get("mtu", LIVE_MTU)
         if not isinstance(mtu, int) or not _LEAST_MTU <= mtu <= LIVE_MTU:
             raise UsageError(f"tcp.mtu: {mtu} must be {_LEAST_MTU} to {LIVE_MTU} on the live clock")
@@ -69,25 +75,30 @@ class KernelTcp:
         carrier = transport(asked[0].job.transport)
         for number, each in enumerate(asked):
             if each.job.transport != carrier.name:
-                raise UsageError(f"run: live, the hosts' kernels have the settings of one of "
-                                 f'"{carrier.name}" and "{each.job.transport}"; give all jobs over '
-                                 "kernel TCP the same transport")
+                raise UsageError(
+                    f"run: live, the hosts' kernels have the settings of one of "
+                    f'"{carrier.name}" and "{each.job.transport}"; give all jobs over '
+                    "kernel TCP the same transport"
+                )
             if len(each.hosts) < len(each.placement):
                 host = next(h for h in each.hosts if each.placement.count(h) > 1)
                 raise UsageError(
                     f"run: live, a job over {carrier.name} has several ranks on "
                     f"{request.plan.hosts[host].name}, whose kernel joins them by loopback and not "
                     "at the rate of its local_link; use transport mrc or roce, or hosts of one "
-                    "rank")
+                    "rank"
+                )
             for other in asked[:number]:
                 if shared := sorted(set(each.placement) & set(other.placement)):
                     raise UsageError(
                         f"run: live, jobs {other.name} and {each.name} are over the kernel of "
                         f"{request.plan.hosts[shared[0]].name}, which does not tell whose bytes "
-                        "it receives; give them different hosts")
+                        "it receives; give them different hosts"
+                    )
         if request.dilation != 1:
-            raise UsageError("dilation: kernel TCP's timers run on wall time, so it is compared at "
-                             "D = 1 only")
+            raise UsageError(
+                "dilation: kernel TCP's timers run on wall time, so it is compared at D = 1 only"
+            )
         return cls.of(request.options.get(carrier.model, {}), stock=carrier.stock_gloo)
 
     @property

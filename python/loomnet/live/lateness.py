@@ -51,8 +51,10 @@ class LatenessLog:
 
     def close(self) -> None:
         """The window ends here; a new one begins."""
-        self.rows += [StageLateness(self._phase, stage, **figures)
-                      for stage, figures in self.live.take_window().items()]
+        self.rows += [
+            StageLateness(self._phase, stage, **figures)
+            for stage, figures in self.live.take_window().items()
+        ]
 
 
 class RunQueues:
@@ -77,8 +79,9 @@ class RunQueues:
         for who, (waited, turns) in self._now().items():
             before_ns, before_turns = self._before[who]
             if waited > before_ns and turns > before_turns:
-                found.append(ProcessorWait(who, "other", "?", turns - before_turns,
-                                           waited - before_ns, 0))
+                found.append(
+                    ProcessorWait(who, "other", "?", turns - before_turns, waited - before_ns, 0)
+                )
         return found
 
 
@@ -123,9 +126,11 @@ def blame(found: list[ProcessorWait], lasted_s: float, stolen: float = 0.0) -> s
     """
     if not (found or stolen) or lasted_s <= 0:
         return None
-    texts = [f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} ({wait.count} times"
-             + (f", longest {wait.longest_ns / 1e6:.2g} ms)" if wait.longest_ns else ")")
-             for wait in found[:3]]
+    texts = [
+        f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} ({wait.count} times"
+        + (f", longest {wait.longest_ns / 1e6:.2g} ms)" if wait.longest_ns else ")")
+        for wait in found[:3]
+    ]
     if stolen:
         texts.append(f"this virtual machine {stolen:.3g} s behind others of its host")
     return f"waits for a processor in {lasted_s:.0f} s: " + "; ".join(texts)

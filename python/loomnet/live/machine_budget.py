@@ -77,8 +77,10 @@ class MachineBudget:
 
     def __str__(self) -> str:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.taken))
-        return (f"{self.frames_per_s / 1000:.0f} k frames/s through XDP switches at a p99 lateness "
-                f"of {self.p99_ps / 1e6:.0f} us, measured {when} with others at {self.busy:.0%}")
+        return (
+            f"{self.frames_per_s / 1000:.0f} k frames/s through XDP switches at a p99 lateness "
+            f"of {self.p99_ps / 1e6:.0f} us, measured {when} with others at {self.busy:.0%}"
+        )
 
 
 @functools.cache
@@ -94,10 +96,14 @@ def kept() -> MachineBudget | None:
     try:
         row = json.loads(FILE.read_text(encoding="utf-8"))
         found = MachineBudget(
-            frames_per_s=int(row["frames_per_s"]), p99_ps=int(row["p99_ps"]),
-            busy=float(row["busy"]), taken=float(row["taken"]), boot=str(row["boot"]),
+            frames_per_s=int(row["frames_per_s"]),
+            p99_ps=int(row["p99_ps"]),
+            busy=float(row["busy"]),
+            taken=float(row["taken"]),
+            boot=str(row["boot"]),
             build=str(row["build"]),
-            contradicted=None if row["contradicted"] is None else str(row["contradicted"]))
+            contradicted=None if row["contradicted"] is None else str(row["contradicted"]),
+        )
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
     return found if found.frames_per_s > 0 else None
@@ -116,7 +122,8 @@ def measure() -> MachineBudget:
     # A machine too slow for the first step has what it carried there as its budget.
     _, carried, _, p99 = in_time[-1] if in_time else steps[0]
     found = MachineBudget(
-        max(round(carried), 1), p99, round(busy, 3), time.time(), _boot(), version())
+        max(round(carried), 1), p99, round(busy, 3), time.time(), _boot(), version()
+    )
     _keep(found)
     return found
 
@@ -169,9 +176,14 @@ def _imitated_ranks() -> Iterator[None]:
     started: list[subprocess.Popen[Any]] = []
     try:
         for _ in range(_IMITATED_RANKS):
-            started.append(subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _RANK],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _RANK],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
         yield
     finally:
         for process in started:
@@ -188,7 +200,9 @@ def line(*, anew: bool) -> str:
         return f"live budget: {measure()}"
     found = kept()
     if found is None:
-        return ("live budget: not measured yet; the first live run measures it, or: "
-                "sudo loomnet doctor --measure")
+        return (
+            "live budget: not measured yet; the first live run measures it, or: "
+            "sudo loomnet doctor --measure"
+        )
     again = "" if found.stale is None else f"; the next live run measures again: {found.stale}"
     return f"live budget: {found}{again}"

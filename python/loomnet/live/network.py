@@ -45,13 +45,16 @@ GATEWAY_MAC = "02:00:00:00:00:01"
 def check_plan(plan: Plan) -> None:
     """Raises UsageError for a fabric that cannot be had on the live clock."""
     if plan.pfc:
-        raise UsageError("pfc: live switches send no pause frames; leave pfc out "
-                         "or run on the virtual clock")
+        raise UsageError(
+            "pfc: live switches send no pause frames; leave pfc out or run on the virtual clock"
+        )
     in_kernel = [each.name for each in (*plan.switches, *plan.panels) if each.in_kernel]
     if in_kernel and plan.frame_bytes > LONGEST_FRAME:
-        raise UsageError(f"Fabric.payload: full packets are frames of {plan.frame_bytes} B, and "
-                         f"the links of {in_kernel[0]} in the kernel carry {LONGEST_FRAME} B: give "
-                         'payload="2048 B", or placement "engine"')
+        raise UsageError(
+            f"Fabric.payload: full packets are frames of {plan.frame_bytes} B, and "
+            f"the links of {in_kernel[0]} in the kernel carry {LONGEST_FRAME} B: give "
+            'payload="2048 B", or placement "engine"'
+        )
 
 
 LONGEST_FRAME = 3414  # XDP without fragments: an MTU of 3,400 B
@@ -71,20 +74,25 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             break
     if (most := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_OPEN:
-        raise UnavailableError(f"the live clock: {most} files may be open, fewer than the "
-                               f"{LEAST_OPEN} of the smallest fabric; raise the limit: "
-                               "ulimit -n 65536")
+        raise UnavailableError(
+            f"the live clock: {most} files may be open, fewer than the "
+            f"{LEAST_OPEN} of the smallest fabric; raise the limit: "
+            "ulimit -n 65536"
+        )
 
 
 def require_live() -> None:
     """Raises PrivilegeError or UnavailableError, one line with the fix, where nothing can be live
     here."""
     if not hasattr(_core, "LiveRun"):
-        raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
-                               "libbpf-dev and libxdp-dev when loomnet is installed")
+        raise UnavailableError(
+            "the live clock is not in this build: it needs clang, bpftool, "
+            "libbpf-dev and libxdp-dev when loomnet is installed"
+        )
     if os.geteuid() != 0:
-        raise PrivilegeError("the live clock needs root (network namespaces, XDP): "
-                             + doctor.as_root())
+        raise PrivilegeError(
+            "the live clock needs root (network namespaces, XDP): " + doctor.as_root()
+        )
     if (missing := doctor.first_missing(doctor.privileges())) is not None:
         raise PrivilegeError(f"the live clock: {missing}")
     if (missing := doctor.first_missing(doctor.tools())) is not None:
@@ -105,30 +113,52 @@ class LiveNetwork:
         OSError, RuntimeError, SystemExit: the machine refused something.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, lock: RunLock, engine: Engine, *,
-                 dilation: float, recorder: Any = None, tcp: KernelTcp | None = None,
-                 look: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        lock: RunLock,
+        engine: Engine,
+        *,
+        dilation: float,
+        recorder: Any = None,
+        tcp: KernelTcp | None = None,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
         self.engine, self.plan = engine, engine.plan
         self._routes = _core.HostRoutes()  # to hosts that circuits join
         raise_open_files()
-        self.glue = stack.enter_context(LiveFabric(
-            lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
-            [s.name for s in self.plan.switches if s.in_kernel],
-            panels=[panel.name for panel in self.plan.panels], look=look))
+        self.glue = stack.enter_context(
+            LiveFabric(
+                lock,
+                [HostSpec(h.name, h.number) for h in self.plan.hosts],
+                [s.name for s in self.plan.switches if s.in_kernel],
+                panels=[panel.name for panel in self.plan.panels],
+                look=look,
+            )
+        )
         look()
         self.lateness_bound_ps = lateness_bound_ps(self.plan, dilation)
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
-        self.recorder = recorder if recorder is not None else _core.Recorder(
-            engine.network, seed=engine.seed, timeline=False)
+        self.recorder = (
+            recorder
+            if recorder is not None
+            else _core.Recorder(engine.network, seed=engine.seed, timeline=False)
+        )
         captures = f"{lock.run_id}-{secrets.token_hex(8)}"
         lock.record("captures", socket=captures)
         self.captures = stack.enter_context(
-            CaptureServer(captures, self.plan, self.live, self.recorder))
+            CaptureServer(captures, self.plan, self.live, self.recorder)
+        )
         # Its owner looks at faces.requests, which nothing else carries out.
-        self.faces = stack.enter_context(PanelFaces(
-            lock, self.glue, [panel.name for panel in self.plan.panels],
-            engine.panels.note_command))
+        self.faces = stack.enter_context(
+            PanelFaces(
+                lock,
+                self.glue,
+                [panel.name for panel in self.plan.panels],
+                engine.panels.note_command,
+            )
+        )
         look()
 
     def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:
@@ -137,24 +167,49 @@ class LiveNetwork:
             if panel.in_kernel:
                 node = self.glue.panels[panel.name]
                 if panel.placement == "tc":
-                    panels.append((panel.number, node.netns, panel.name, [
-                        (host, port, self.glue.hosts[self.plan.hosts[host].name].netns, f"p{port}",
-                         GATEWAY_MAC)  # light comes as it was sent: to the first hop
-                        for host, port in fibres(self.plan, panel)]))
+                    panels.append(
+                        (
+                            panel.number,
+                            node.netns,
+                            panel.name,
+                            [
+                                (
+                                    host,
+                                    port,
+                                    self.glue.hosts[self.plan.hosts[host].name].netns,
+                                    f"p{port}",
+                                    GATEWAY_MAC,
+                                )  # light comes as it was sent: to the first hop
+                                for host, port in fibres(self.plan, panel)
+                            ],
+                        )
+                    )
                     continue
                 panels.append((panel.number, node.netns, panel.name, None))
-                ports += [(panel.number, port, "panel", node.netns, f"s{port}", "")
-                          for port in range(len(panel.ports))]
+                ports += [
+                    (panel.number, port, "panel", node.netns, f"s{port}", "")
+                    for port in range(len(panel.ports))
+                ]
         for switch in self.plan.switches:
             if not switch.in_kernel:
                 continue
             node = self.glue.switches[switch.name]
             tables = self.engine.tables.next(switch)
-            switches.append((switch.number, node.netns, switch.name,
-                             self.engine.hash_seed(switch.number), tables,
-                             switch.program, self.engine.program_settings(switch)))
-            ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
-                      for port in range(len(switch.ports))]
+            switches.append(
+                (
+                    switch.number,
+                    node.netns,
+                    switch.name,
+                    self.engine.hash_seed(switch.number),
+                    tables,
+                    switch.program,
+                    self.engine.program_settings(switch),
+                )
+            )
+            ports += [
+                (switch.number, port, "xdp", node.netns, f"s{port}", "")
+                for port in range(len(switch.ports))
+            ]
         configured: dict[str, list[HostPort]] = {}
         joined = {end for panel in direct(self.plan) for end in fibres(self.plan, panel)}
         for host in self.plan.hosts:
@@ -164,10 +219,21 @@ class LiveNetwork:
                 if (host.number, plane) not in joined:
                     ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
                 configured.setdefault(host.name, []).append(
-                    HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None,
-                             direct=(host.number, plane) in joined))
-        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches, panels=panels,
-                             dilation=dilation, lateness_bound_ps=self.lateness_bound_ps)
+                    HostPort(
+                        f"p{plane}",
+                        GATEWAY_MAC,
+                        routed=host.planes[plane] is not None,
+                        direct=(host.number, plane) in joined,
+                    )
+                )
+        live = _core.LiveRun(
+            self.engine.network,
+            ports=ports,
+            switches=switches,
+            panels=panels,
+            dilation=dilation,
+            lateness_bound_ps=self.lateness_bound_ps,
+        )
         try:
             self.glue.configure(configured, tcp)
             live.check_panels()
@@ -185,8 +251,11 @@ class LiveNetwork:
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self._reboot(change.node)
-                with self.held() if any(part.moves_hosts for part in self.engine.parts) else \
-                        contextlib.nullcontext():
+                with (
+                    self.held()
+                    if any(part.moves_hosts for part in self.engine.parts)
+                    else contextlib.nullcontext()
+                ):
                     batches = self.engine.tables_after(change)
                 self._set_tables(batches)
             elif isinstance(change, CircuitChange):
@@ -224,11 +293,15 @@ class LiveNetwork:
             with self.held():
                 moved = self.engine.panels.carry(number, state.up)
         self.live.change_link(
-            number, forward=ahead, backward=not ahead, up=state.up,
+            number,
+            forward=ahead,
+            backward=not ahead,
+            up=state.up,
             rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
             queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
             delay_ps=half.delay_ps + state.extra_delay_ps,
-            impairment=state.impairment)
+            impairment=state.impairment,
+        )
         self._route(moved)
         if self.plan.links[number].plane is None:
             return  # the engine knows which hosts at a panel have carrier
@@ -242,16 +315,24 @@ class LiveNetwork:
         for host in self.plan.hosts:
             if any(panel is not None for panel in host.panels):
                 self._numbers[host.number] = self._routes.add(
-                    self.glue.hosts[host.name].netns, host.name,
-                    [f"p{port}" for port in range(len(host.ports))], host.address, GATEWAY, mtu)
+                    self.glue.hosts[host.name].netns,
+                    host.name,
+                    [f"p{port}" for port in range(len(host.ports))],
+                    host.address,
+                    GATEWAY,
+                    mtu,
+                )
         self._route(self.engine.panels.joined_hosts)
 
     def _route(self, moved: Iterable[tuple[int, int]]) -> None:
         """Kernels of these pairs of hosts go by the circuits that join them now."""
         for a, b in moved:
             for source, destination in ((a, b), (b, a)):
-                self._routes.set(self._numbers[source], self.plan.hosts[destination].address,
-                                 self.engine.panels.ports_to(source, destination))
+                self._routes.set(
+                    self._numbers[source],
+                    self.plan.hosts[destination].address,
+                    self.engine.panels.ports_to(source, destination),
+                )
         self._routes.commit()
 
     def _reboot(self, node: int) -> None:
@@ -268,8 +349,9 @@ class LiveNetwork:
             with self.held():
                 return self.engine.switch_state(switch)
         node = self.engine.node(switch.number)
-        return SwitchState.of(switch, self.live.switch_counters(node),
-                              self.live.switch_snapshot(node))
+        return SwitchState.of(
+            switch, self.live.switch_counters(node), self.live.switch_snapshot(node)
+        )
 
     def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
         """Fields of the state of a switch's program, while the loop runs: an array each."""

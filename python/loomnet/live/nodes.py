@@ -88,8 +88,10 @@ class LiveNode:
         """Fresh descriptors of its network and mount namespaces and of its root folder; the caller
         closes them. A process that enters a mount namespace is at that namespace's root, which
         is outside the chroot of a run inside one."""
-        return [os.open(f"/proc/{self.pid}/{path}", os.O_RDONLY)
-                for path in ("ns/net", "ns/mnt", "root")]
+        return [
+            os.open(f"/proc/{self.pid}/{path}", os.O_RDONLY)
+            for path in ("ns/net", "ns/mnt", "root")
+        ]
 
     @property
     def alive(self) -> bool:
@@ -182,7 +184,8 @@ class LiveFabric:
             for index, name in enumerate(panels, len(hosts)):
                 look()
                 self.panels[name] = LivePanel(
-                    **self._start(name), management=str(_MANAGEMENT[index + 1]))
+                    **self._start(name), management=str(_MANAGEMENT[index + 1])
+                )
             self._start_management()
         except BaseException:
             self.stop()
@@ -211,8 +214,13 @@ class LiveFabric:
             write_sysctls({f"net/ipv6/conf/{port}/disable_ipv6": 1})
         ip_batch(f"link set {port} up" for port in ports)
         self.ovs.vsctl(
-            "add-br", self._bridge,
-            "--", "set", "bridge", self._bridge, f"datapath_type={self.ovs.datapath}",
+            "add-br",
+            self._bridge,
+            "--",
+            "set",
+            "bridge",
+            self._bridge,
+            f"datapath_type={self.ovs.datapath}",
             f"external_ids:loomnet={self.lock.run_id}",
             *(word for port in ports for word in ("--", "add-port", self._bridge, port)),
         )
@@ -221,8 +229,9 @@ class LiveFabric:
         for panel in self.panels.values():
             inside(panel.netns, lambda p=panel: _join_management(p))
 
-    def configure(self, ports: Mapping[str, Iterable[HostPort]],
-                  tcp: KernelTcp | None = None) -> None:
+    def configure(
+        self, ports: Mapping[str, Iterable[HostPort]], tcp: KernelTcp | None = None
+    ) -> None:
         """Addresses the data ports of hosts: sysctls, offloads, neighbours, the multipath route.
 
         Call it once the engine has made the links. All traffic for fd00::/64 leaves by ECMP over
@@ -292,8 +301,11 @@ class LiveFabric:
             self.ovs.vsctl("--no-wait", "--if-exists", "del-br", self._bridge, timeout=5)
         except openvswitch.OpenVSwitchError as error:
             self.lock.keep()
-            print(f"loomnet: the bridge {self._bridge} is left in Open vSwitch ({error}); "
-                  "`loomnet clean` removes it later", file=sys.stderr)
+            print(
+                f"loomnet: the bridge {self._bridge} is left in Open vSwitch ({error}); "
+                "`loomnet clean` removes it later",
+                file=sys.stderr,
+            )
             return
         deadline = time.monotonic() + (1 if silent is None else 0)
         while self._bridge in own_interfaces(self.lock.prefix) and time.monotonic() < deadline:
@@ -331,8 +343,10 @@ def _mininet_node(name: str, mark: Mapping[str, str]) -> Any:
             # Upstream waits for ever for the prompt of a shell that the kernel did not let start.
             while not self.readbuf and not select.select([self.stdout], [], [], 0.2)[0]:
                 if self.shell.poll() is not None:
-                    raise RuntimeError(f"the shell of {name} ended with {self.shell.returncode}: "
-                                       f"{' '.join(self.said.split())}")
+                    raise RuntimeError(
+                        f"the shell of {name} ended with {self.shell.returncode}: "
+                        f"{' '.join(self.said.split())}"
+                    )
             data: str = super().read(size)
             self.said = (self.said + data)[-200:]
             return data
@@ -346,32 +360,38 @@ def _mininet_node(name: str, mark: Mapping[str, str]) -> Any:
 
 
 def _configure_base(host: LiveHost) -> None:
-    write_sysctls({
-        "net/ipv6/conf/all/disable_ipv6": 0,
-        "net/ipv6/conf/default/accept_dad": 0,
-        "net/ipv6/conf/default/router_solicitations": 0,
-        "net/ipv6/conf/default/addr_gen_mode": 1,  # No link-local address: no unasked packets.
-        "net/ipv6/conf/all/ignore_routes_with_linkdown": 1,
-        "net/ipv6/conf/default/ignore_routes_with_linkdown": 1,
-        "net/ipv6/fib_multipath_hash_policy": 1,  # Five tuples: each flow its own path.
-    })
-    ip_batch([
-        "link set lo up",
-        f"addr add {host.address}/128 dev lo nodad",
-        # A veth onto itself stands in for a dummy device, which not every kernel has.
-        f"link add {HOST_INTERFACE} type veth peer name {HOST_INTERFACE}x",
-        f"link set {HOST_INTERFACE} up",
-        f"link set {HOST_INTERFACE}x up",
-        f"addr add {host.address}/128 dev {HOST_INTERFACE} nodad",
-    ])
+    write_sysctls(
+        {
+            "net/ipv6/conf/all/disable_ipv6": 0,
+            "net/ipv6/conf/default/accept_dad": 0,
+            "net/ipv6/conf/default/router_solicitations": 0,
+            "net/ipv6/conf/default/addr_gen_mode": 1,  # No link-local address: no unasked packets.
+            "net/ipv6/conf/all/ignore_routes_with_linkdown": 1,
+            "net/ipv6/conf/default/ignore_routes_with_linkdown": 1,
+            "net/ipv6/fib_multipath_hash_policy": 1,  # Five tuples: each flow its own path.
+        }
+    )
+    ip_batch(
+        [
+            "link set lo up",
+            f"addr add {host.address}/128 dev lo nodad",
+            # A veth onto itself stands in for a dummy device, which not every kernel has.
+            f"link add {HOST_INTERFACE} type veth peer name {HOST_INTERFACE}x",
+            f"link set {HOST_INTERFACE} up",
+            f"link set {HOST_INTERFACE}x up",
+            f"addr add {host.address}/128 dev {HOST_INTERFACE} nodad",
+        ]
+    )
     _join_management(host)
 
 
 def _join_management(node: LiveHost | LivePanel) -> None:
-    ip_batch([
-        f"addr add {node.management}/{_MANAGEMENT.prefixlen} dev {MANAGEMENT_INTERFACE}",
-        f"link set {MANAGEMENT_INTERFACE} up",
-    ])
+    ip_batch(
+        [
+            f"addr add {node.management}/{_MANAGEMENT.prefixlen} dev {MANAGEMENT_INTERFACE}",
+            f"link set {MANAGEMENT_INTERFACE} up",
+        ]
+    )
     offloads_off(MANAGEMENT_INTERFACE)
 
 
@@ -383,24 +403,30 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp |
     for port in ports:
         # An interface that was here before the defaults above keeps its own values.
         conf = f"net/ipv6/conf/{port.interface}"
-        write_sysctls({
-            f"{conf}/accept_dad": 0,
-            f"{conf}/router_solicitations": 0,
-            f"{conf}/addr_gen_mode": 1,
-            f"{conf}/ignore_routes_with_linkdown": 1,
-        })
+        write_sysctls(
+            {
+                f"{conf}/accept_dad": 0,
+                f"{conf}/router_solicitations": 0,
+                f"{conf}/addr_gen_mode": 1,
+                f"{conf}/ignore_routes_with_linkdown": 1,
+            }
+        )
         if not port.direct:
             offloads_off(port.interface)
     mtu = "" if tcp is None else f"mtu {tcp.mtu}"
-    hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1"
-                    for p in ports if p.routed)
-    nowhere = [f"neigh replace {GATEWAY} lladdr {ports[0].gateway_mac} dev {HOST_INTERFACE} "
-               "nud permanent"]
-    ip_batch([
-        *([] if hops else nowhere),
-        *(f"link set {p.interface} address {p.mac}" for p in ports if p.mac),
-        *(f"link set {p.interface} up" for p in ports),
-        *(f"neigh replace {GATEWAY} lladdr {p.gateway_mac} dev {p.interface} nud permanent"
-          for p in ports),
-        f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}" if hops else _NOWHERE,
-    ])
+    hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1" for p in ports if p.routed)
+    nowhere = [
+        f"neigh replace {GATEWAY} lladdr {ports[0].gateway_mac} dev {HOST_INTERFACE} nud permanent"
+    ]
+    ip_batch(
+        [
+            *([] if hops else nowhere),
+            *(f"link set {p.interface} address {p.mac}" for p in ports if p.mac),
+            *(f"link set {p.interface} up" for p in ports),
+            *(
+                f"neigh replace {GATEWAY} lladdr {p.gateway_mac} dev {p.interface} nud permanent"
+                for p in ports
+            ),
+            f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}" if hops else _NOWHERE,
+        ]
+    )

@@ -85,8 +85,10 @@ class OpenVSwitch:
     def check_answers(self) -> None:
         """Raises OpenVSwitchError where it runs, and does not answer."""
         if (daemon := self.silent()) is not None:
-            raise OpenVSwitchError(f"{daemon} of the Open vSwitch in {self.directory} runs but "
-                                   f"does not answer; continue or restart it: {self.restart}")
+            raise OpenVSwitchError(
+                f"{daemon} of the Open vSwitch in {self.directory} runs but "
+                f"does not answer; continue or restart it: {self.restart}"
+            )
 
     @property
     def restart(self) -> str:

@@ -63,26 +63,34 @@ class Pace:
         hopeless = late > most * packets
         if not (lasted >= _SECONDS and goes_on) and not (lasted >= since and hopeless):
             return None
-        return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
-                f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; "
-                f"{self.remedy}")
+        return (
+            f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
+            f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; "
+            f"{self.remedy}"
+        )
 
     @property
     def counted(self) -> str:
-        return (f"{self.most_per_s / 1000:.0f} k frames/s were counted, this machine carries "
-                f"{self.budget.frames_per_s / 1000:.0f} k in time")
+        return (
+            f"{self.most_per_s / 1000:.0f} k frames/s were counted, this machine carries "
+            f"{self.budget.frames_per_s / 1000:.0f} k in time"
+        )
 
     @property
     def remedy(self) -> str:
         """What the user can change. Where the load was small, the machine had other work."""
         over = self.most_per_s / self.budget.frames_per_s
         if over < _DOUBT_BELOW:
-            return ("end the machine's other work (the report's waits name what held its "
-                    "processors), or let emulated time pass more slowly: dilation="
-                    f"{max(2, round(2 * self.dilation))}")
+            return (
+                "end the machine's other work (the report's waits name what held its "
+                "processors), or let emulated time pass more slowly: dilation="
+                f"{max(2, round(2 * self.dilation))}"
+            )
         slower = max(2, round(self.dilation * over / _DOUBT_BELOW + 0.5))
-        return ("lower the links' rate=, or let emulated time pass more slowly: "
-                f"lab.run(…, dilation={slower})")
+        return (
+            "lower the links' rate=, or let emulated time pass more slowly: "
+            f"lab.run(…, dilation={slower})"
+        )
 
     def against_the_budget(self) -> str | None:
         """What the run has shown against the measure; None: nothing. After the run."""

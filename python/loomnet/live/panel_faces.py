@@ -25,8 +25,13 @@ class PanelFaces:
     `requests`. Use it as a context manager, or call close(). `note(panel, at_ps, text)` is called
     for each request that changes something. Raises OSError where the machine refuses a socket."""
 
-    def __init__(self, lock: RunLock, glue: LiveFabric, panels: Iterable[str],
-                 note: Callable[[str, int, str], None]) -> None:
+    def __init__(
+        self,
+        lock: RunLock,
+        glue: LiveFabric,
+        panels: Iterable[str],
+        note: Callable[[str, int, str], None],
+    ) -> None:
         self.requests = Requests()
         self._stack = contextlib.ExitStack()
         names = list(panels)
@@ -40,11 +45,14 @@ class PanelFaces:
             stack.callback(lambda: [each.close() for each in faces])
             stack.callback(self.requests.close)
             for index, name in enumerate(names):
-                access = Access(partial(self.requests.operate, name), Settings(name=name),
-                                partial(note, name))
+                access = Access(
+                    partial(self.requests.operate, name), Settings(name=name), partial(note, name)
+                )
                 node = glue.panels[name]
-                listener = inside(node.netns, lambda at=node.management: socket.create_server(
-                    (at, PORT), backlog=64))
+                listener = inside(
+                    node.netns,
+                    lambda at=node.management: socket.create_server((at, PORT), backlog=64),
+                )
                 faces.append(Tl1Server(access.operate, listener=listener, access=access))
                 faces.append(JsonServer(access, folder.listen(socket_name(name, index))))
             folder.show()

@@ -54,8 +54,10 @@ class Stall:
 
 
 def stalled(play: Play) -> str:
-    return (f"no operation finished and no payload arrived for {play.asked.stall_after} "
-            f"(stall_timeout){play.engine.stall(play.asked)}")
+    return (
+        f"no operation finished and no payload arrived for {play.asked.stall_after} "
+        f"(stall_timeout){play.engine.stall(play.asked)}"
+    )
 
 
 class LiveTraffic(TrafficPlay):
@@ -78,8 +80,9 @@ class LiveTorch(TorchPlay):
     def __init__(self, clock: HostsClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
         self.live = clock.live
-        self.stall = RanksStall(asked.stall_after, dilation=request.dilation,
-                                named=self.torch.stall_timeout != "auto")
+        self.stall = RanksStall(
+            asked.stall_after, dilation=request.dilation, named=self.torch.stall_timeout != "auto"
+        )
         self.works_of = [0] * len(self.placement)  # operations of each rank that have ended
         self.left: float | None = None  # wall time at which all ranks had left the network
         self.unfinished: list[tuple[int, str]] = []
@@ -92,17 +95,22 @@ class LiveTorch(TorchPlay):
     def start(self) -> None:
         port = MASTER_PORT + self.asked.number
         self.stall.begin(self.clock.now_ps)
-        self.ranks.launch(self.clock.glue, master_port=port, environment={
-            # Gloo binds to the interface that holds fd00::<host> and nothing else.
-            "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
-            # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
-            # TensorPipe would find an address of the machine, which no host here has.
-            "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
-            rank_env.DILATION: str(self.request.dilation),
-            # As RankSession::now_ps counts: the machine's clock over the dilation.
-            rank_env.STARTED: str(int(time.monotonic_ns() / self.request.dilation) * 1000),
-            **environment_of_ranks(),
-        }, look=self.clock.check)
+        self.ranks.launch(
+            self.clock.glue,
+            master_port=port,
+            environment={
+                # Gloo binds to the interface that holds fd00::<host> and nothing else.
+                "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+                # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
+                # TensorPipe would find an address of the machine, which no host here has.
+                "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
+                rank_env.DILATION: str(self.request.dilation),
+                # As RankSession::now_ps counts: the machine's clock over the dilation.
+                rank_env.STARTED: str(int(time.monotonic_ns() / self.request.dilation) * 1000),
+                **environment_of_ranks(),
+            },
+            look=self.clock.check,
+        )
         assert self.ranks.group is not None
         for rank in self.ranks.group.ranks:
             self.live.name_rank(rank.process.pid)
@@ -160,11 +168,12 @@ class LiveTorch(TorchPlay):
         if self.left is None:
             if not self.stall.over(self.clock.now_ps, lambda: self.run_counters()["payload"]):
                 return None
-            return self.everybody(f"{self.stall.reason}{self.engine.stall(self.asked)}"
-                                  f"{self.ranks.apart(self.operations)}{self.ranks.departed}")
-        if time.monotonic() - self.left > EXIT_S:
             return self.everybody(
-                f"ranks have left the network but not ended for {EXIT_S:g} s")
+                f"{self.stall.reason}{self.engine.stall(self.asked)}"
+                f"{self.ranks.apart(self.operations)}{self.ranks.departed}"
+            )
+        if time.monotonic() - self.left > EXIT_S:
+            return self.everybody(f"ranks have left the network but not ended for {EXIT_S:g} s")
         return None
 
     @property
@@ -185,8 +194,9 @@ class LiveTorch(TorchPlay):
     def fill(self, data: RunData, origin_ps: int) -> None:
         # Wall time is emulated time: Python's start and exit are none of the job's completion time.
         spans = [span for host in data.hosts.values() for span in as_rows(host.work)]
-        data.completion_ps = (max(end for _, end, _ in spans) - min(begin for begin, *_ in spans)
-                              if spans else None)
+        data.completion_ps = (
+            max(end for _, end, _ in spans) - min(begin for begin, *_ in spans) if spans else None
+        )
         super().fill(data, origin_ps)
 
     def notes(self) -> Notes:

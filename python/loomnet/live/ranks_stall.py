@@ -66,6 +66,9 @@ class RanksStall:
 
     @property
     def reason(self) -> str:
-        what = ("no operation finished and no payload arrived" if self._works
-                else "no rank began an operation")
+        what = (
+            "no operation finished and no payload arrived"
+            if self._works
+            else "no rank began an operation"
+        )
         return f"{what} for {self._limit} (stall_timeout)"

@@ -43,12 +43,14 @@ class LiveRunner:
         plan = request.plan
         load = offered_by(request)
         jobs = "; ".join(each.job.describe() for each in request.jobs)
-        return (f"{plan.name}: {how_many(len(plan.hosts), 'host')}, "
-                f"{how_many(plan.planes, 'plane')}, {switches_text(plan)}, "
-                f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}\n"
-                f"offered load {load / request.dilation / 1000:.0f} k of "
-                f"{budget().frames_per_s / 1000:.0f} k switch passes/s\n"
-                f"{jobs}{_expected_wall(request)}")
+        return (
+            f"{plan.name}: {how_many(len(plan.hosts), 'host')}, "
+            f"{how_many(plan.planes, 'plane')}, {switches_text(plan)}, "
+            f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}\n"
+            f"offered load {load / request.dilation / 1000:.0f} k of "
+            f"{budget().frames_per_s / 1000:.0f} k switch passes/s\n"
+            f"{jobs}{_expected_wall(request)}"
+        )
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options, [asked.job for asked in request.jobs], live=True)
@@ -57,20 +59,26 @@ class LiveRunner:
         KernelTcp.wanted_by(request)
         sampler = Sampler.of(request.options, request.plan)
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
-            raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two samples "
-                             f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
+            raise UsageError(
+                f"run: sample={Time.of(sampler.samples.every_ps)}: live, two samples "
+                f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart"
+            )
         snapshot_times(request.options)
         for option, step in filter(None, (part.step for part in request.parts)):
             if step.count * request.dilation < LEAST_STEP_PS:
-                raise UsageError(f"run: {option}={step}: live, two samples are "
-                                 f"{Time.of(LEAST_STEP_PS)} of wall time or more apart")
+                raise UsageError(
+                    f"run: {option}={step}: live, two samples are "
+                    f"{Time.of(LEAST_STEP_PS)} of wall time or more apart"
+                )
         Observed.of(request.options, None if sampler is None else sampler.samples.every_ps)
         for seat in request.controllers:
             seat.least_ps = round(LEAST_EVERY_PS / request.dilation)
             if seat.every_ps is not None and seat.every_ps < seat.least_ps:
-                raise UsageError(f'controller "{seat.name}": every={Time.of(seat.every_ps)}: live, '
-                                 f"a controller is called every {Time.of(seat.least_ps)} or "
-                                 "slower; a faster one is a plug-in in C++")
+                raise UsageError(
+                    f'controller "{seat.name}": every={Time.of(seat.every_ps)}: live, '
+                    f"a controller is called every {Time.of(seat.least_ps)} or "
+                    "slower; a faster one is a plug-in in C++"
+                )
         check_plan(request.plan)
         direct_panels.check_jobs(request)
         require_live()

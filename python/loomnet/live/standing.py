@@ -35,8 +35,14 @@ class Standing:
         KeyboardInterrupt: Ctrl-C during bring-up; nothing is left behind.
     """
 
-    def __init__(self, plan: Plan, *, dilation: float, on_end: Callable[[], None],
-                 guard: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        dilation: float,
+        on_end: Callable[[], None],
+        guard: AbstractContextManager[Any],
+    ) -> None:
         check_plan(plan)
         require_live()
         os.environ["PATH"] = doctor.tool_path()  # Mininet ends the process without its tools
@@ -48,8 +54,9 @@ class Standing:
                 self.lock = self._stack.enter_context(RunLock())
                 # No transport: NICs carry what the hosts' kernels send.
                 self.engine = Engine(plan, live=True)
-                self.network = LiveNetwork(self._stack, self.lock, self.engine, dilation=dilation,
-                                           look=interrupts.check)
+                self.network = LiveNetwork(
+                    self._stack, self.lock, self.engine, dilation=dilation, look=interrupts.check
+                )
                 self.network.live.start()
                 interrupts.check()
                 if plan.panels:
@@ -106,4 +113,3 @@ class Standing:
                 signal.signal(number, handler)
             self._before.clear()
         interrupts.check()
-

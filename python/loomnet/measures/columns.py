@@ -28,7 +28,7 @@ class Columns:
     @property
     def rows(self) -> Column:
         """All rows so far, as a structured array; a view, valid until rows are added."""
-        return self._room[:self._count]
+        return self._room[: self._count]
 
     def __getitem__(self, name: str) -> Column:
         return self.rows[name]
@@ -38,9 +38,10 @@ class Columns:
         end = self._count + count
         if end > len(self._room):
             self._room = np.concatenate(
-                [self.rows, np.empty(max(end, 2 * self._count) - self._count, self._room.dtype)])
+                [self.rows, np.empty(max(end, 2 * self._count) - self._count, self._room.dtype)]
+            )
         for name, values in columns.items():
-            self._room[name][self._count:end] = values
+            self._room[name][self._count : end] = values
         self._count = end
 
     def keep(self, which: Column) -> None:
@@ -57,8 +58,9 @@ def first_of_steps(at: Column, step: int, series: Column | None = None) -> Colum
         return np.append(np.ones(min(len(at), 1), bool), number[1:] != number[:-1])
     order = np.argsort(series, kind="stable")
     key, number = series[order], number[order]
-    first = np.append(np.ones(min(len(at), 1), bool),
-                      (key[1:] != key[:-1]) | (number[1:] != number[:-1]))
+    first = np.append(
+        np.ones(min(len(at), 1), bool), (key[1:] != key[:-1]) | (number[1:] != number[:-1])
+    )
     kept = np.zeros(len(at), bool)
     kept[order[first]] = True
     return kept

@@ -37,17 +37,29 @@ class ControlActivity:
         def total(counter: str) -> int:
             return sum(row.get(counter, 0) for row in nics)
 
-        return cls(total("ce_received"), total("cnps_sent"), total("cnps_received"),
-                   total("rate_cuts"), total("rate_floor_reached"), total("rate_floor_ns") / 1e9,
-                   total("ev_skipped_marked"), total("ev_swapped_skipped"))
+        return cls(
+            total("ce_received"),
+            total("cnps_sent"),
+            total("cnps_received"),
+            total("rate_cuts"),
+            total("rate_floor_reached"),
+            total("rate_floor_ns") / 1e9,
+            total("ev_skipped_marked"),
+            total("ev_swapped_skipped"),
+        )
 
     def figures(self) -> dict[str, float]:
         """By name for a report; times in seconds."""
-        return {"marks": self.marks, "CNPs_sent": self.cnps_sent,
-                "CNPs_received": self.cnps_received, "cuts": self.cuts,
-                "cuts_to_the_minimum": self.floors, "time_at_the_minimum": self.at_floor_s,
-                "turns_passed_by_marked_paths": self.path_skips,
-                "paths_swapped": self.path_swaps}
+        return {
+            "marks": self.marks,
+            "CNPs_sent": self.cnps_sent,
+            "CNPs_received": self.cnps_received,
+            "cuts": self.cuts,
+            "cuts_to_the_minimum": self.floors,
+            "time_at_the_minimum": self.at_floor_s,
+            "turns_passed_by_marked_paths": self.path_skips,
+            "paths_swapped": self.path_swaps,
+        }
 
 
 def why_idle(activity: ControlActivity, host: Mapping[str, Any]) -> str | None:
@@ -59,8 +71,10 @@ def why_idle(activity: ControlActivity, host: Mapping[str, Any]) -> str | None:
     line = host.get("line_rate_bps", 0)
     floor = host.get("timely_minimum_rate_bps" if control == "timely" else "minimum_rate_bps", 0)
     if floor and floor >= line:
-        return (f"the rate floor of the hosts, {Rate.of(floor)}, is at or above the line rate, "
-                f"{Rate.of(line)}: no flow can be slowed")
+        return (
+            f"the rate floor of the hosts, {Rate.of(floor)}, is at or above the line rate, "
+            f"{Rate.of(line)}: no flow can be slowed"
+        )
     if control == "dcqcn" and not activity.cnps_received:
         return "no CNP occurred: the hosts' congestion control had nothing to react to"
     if not activity.cuts:
@@ -68,8 +82,9 @@ def why_idle(activity: ControlActivity, host: Mapping[str, Any]) -> str | None:
     return None
 
 
-def if_controlled(value: float | None, activity: ControlActivity,
-                  host: Mapping[str, Any]) -> tuple[float | None, str | None]:
+def if_controlled(
+    value: float | None, activity: ControlActivity, host: Mapping[str, Any]
+) -> tuple[float | None, str | None]:
     """A figure and no reason; or None and why the figure of this run does not count."""
     reason = why_idle(activity, host)
     return (value, None) if reason is None else (None, reason)

@@ -30,8 +30,13 @@ class Drop:
     most: str  # the object that dropped most
 
     def row(self) -> dict[str, object]:
-        return {"where": self.where, "reason": self.reason, "packets": self.packets,
-                "objects": self.objects, "most at": self.most}
+        return {
+            "where": self.where,
+            "reason": self.reason,
+            "packets": self.packets,
+            "objects": self.objects,
+            "most at": self.most,
+        }
 
 
 def drop_reason(where: str, counter: str) -> str | None:
@@ -67,8 +72,10 @@ def counters_json(scenario: str, runs: Mapping[str | None, Totals]) -> str:
     content = {
         "counters_version": COUNTERS_VERSION,
         "scenario": scenario,
-        "runs": {name: {"objects": {}, "drops": [drop.row() for drop in drops(totals)]}
-                 for name, totals in named.items()},
+        "runs": {
+            name: {"objects": {}, "drops": [drop.row() for drop in drops(totals)]}
+            for name, totals in named.items()
+        },
     }
     text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
     # json indents in Python, which is slow for the objects of a large fabric.
@@ -83,8 +90,18 @@ _NO_OBJECTS = '\n   "objects": {}'
 def _objects(totals: Totals) -> str:
     """As json.dumps would write them at their place, keys in order."""
     key = functools.cache(partial(json.dumps, ensure_ascii=False))
-    rows = [f"    {key(name)}: " + ("{}" if not counters else "{\n" + ",\n".join([
-        f"     {key(counter)}: {counters[counter]}" for counter in sorted(counters)]) + "\n    }")
-        for name, counters in sorted(totals.items())]
+    rows = [
+        f"    {key(name)}: "
+        + (
+            "{}"
+            if not counters
+            else "{\n"
+            + ",\n".join(
+                [f"     {key(counter)}: {counters[counter]}" for counter in sorted(counters)]
+            )
+            + "\n    }"
+        )
+        for name, counters in sorted(totals.items())
+    ]
     inside = "{\n" + ",\n".join(rows) + "\n   }" if rows else "{}"
     return _NO_OBJECTS.replace("{}", inside)

@@ -71,8 +71,9 @@ class CircuitMap(NamedTuple):
     circuits: tuple[tuple[int, ...], ...]
 
 
-def kept_maps(rows: Iterable[tuple[int, int, Sequence[int]]], origin_ps: int, servers: int
-              ) -> list[CircuitMap]:
+def kept_maps(
+    rows: Iterable[tuple[int, int, Sequence[int]]], origin_ps: int, servers: int
+) -> list[CircuitMap]:
     """Of the engine's rows: when, when lit, and by port of the region the port it is joined to."""
     found = []
     for at, lit, peers in rows:
@@ -105,16 +106,22 @@ class ExpertRounds:
     gates: GateTrace | None = None
 
     def __repr__(self) -> str:
-        return (f"ExpertRounds({how_many(len(self.rounds), 'iteration')} in "
-                f"{how_many(self.regions, 'region')}, "
-                f"{how_many(self.patches, 'request')} to panels; "
-                "rounds, events, spans, waits and kept have them)")
+        return (
+            f"ExpertRounds({how_many(len(self.rounds), 'iteration')} in "
+            f"{how_many(self.regions, 'region')}, "
+            f"{how_many(self.patches, 'request')} to panels; "
+            "rounds, events, spans, waits and kept have them)"
+        )
 
     def _repr_html_(self) -> str:
         """In a notebook: the figures of the whole job."""
-        table = Table(("figure", "value", "unit", "reason"), (
-            dict(zip(("figure", "value", "unit", "reason"), row, strict=True))
-            for row in self.figures()))
+        table = Table(
+            ("figure", "value", "unit", "reason"),
+            (
+                dict(zip(("figure", "value", "unit", "reason"), row, strict=True))
+                for row in self.figures()
+            ),
+        )
         return f"<p>{html.escape(repr(self))}</p>{table._repr_html_()}"
 
     def figures(self) -> Iterator[tuple[str, float | None, str, str | None]]:
@@ -127,21 +134,36 @@ class ExpertRounds:
             values = [getattr(each, name) for each in self.rounds]
             return None if None in values else float(sum(values))
 
-        def row(figure: str, value: float | None, whole: float, unit: str, why: str
-                ) -> tuple[str, float | None, str, str | None]:
+        def row(
+            figure: str, value: float | None, whole: float, unit: str, why: str
+        ) -> tuple[str, float | None, str, str | None]:
             if none or value is None:
                 return figure, None, unit, none or _UNMEASURED
             return (figure, value / whole, unit, None) if whole else (figure, None, unit, why)
 
-        for figure, name in (("exposed_s", "exposed_ps"), ("waiting_s", "waiting_ps"),
-                             ("waiting_most_s", "waiting_most_ps"),
-                             ("all_to_all_s", "exchanging_ps"), ("computing_s", "computing_ps")):
+        for figure, name in (
+            ("exposed_s", "exposed_ps"),
+            ("waiting_s", "waiting_ps"),
+            ("waiting_most_s", "waiting_most_ps"),
+            ("all_to_all_s", "exchanging_ps"),
+            ("computing_s", "computing_ps"),
+        ):
             yield row(figure, total(name), 1e12 * max(len(self.rounds), 1), "s", "")
-        yield row("all_to_all_share", total("exchanging_ps"), lasted, "ratio",
-                  "the iterations took no time")
+        yield row(
+            "all_to_all_share",
+            total("exchanging_ps"),
+            lasted,
+            "ratio",
+            "the iterations took no time",
+        )
         optical, wires = total("optical_bytes"), total("electrical_bytes")
-        yield row("circuit_share", optical, (optical or 0) + (wires or 0), "ratio",
-                  "nothing went between servers")
+        yield row(
+            "circuit_share",
+            optical,
+            (optical or 0) + (wires or 0),
+            "ratio",
+            "nothing went between servers",
+        )
         rotor = "circuits rotate by the clock: nothing asks for them" if self.rotates else None
         yield "patches", None if rotor else float(self.patches), "requests", rotor
         yield "circuit_maps", None if rotor else float(self.maps), "maps", rotor

@@ -72,8 +72,9 @@ class Ideals:
         if frames.ways in ("all", "one"):
             # Each end chooses the plane that it sends by, so that acknowledgements may come back in
             # another plane than that of the data.
-            return (min(self._piecewise(way, self._messages(size)) for way in ports)
-                    + min(self._returned(way) for way in ports))
+            return min(self._piecewise(way, self._messages(size)) for way in ports) + min(
+                self._returned(way) for way in ports
+            )
         longest = 0
         for number, way in enumerate(ports):
             pieces = [self._part(length, number, len(ports)) for length in self._messages(size)]
@@ -113,14 +114,20 @@ class Ideals:
         up any of them, so that it comes last."""
         cut = self._cut(self._messages(size))
         last = min(frame for frame, times in cut if times)
-        return (self._abreast([*cut, (last, -1)], sum(way.rate_bps for way in ways),
-                              max(way.fastest_bps for way in ways),
-                              sum(way.abreast for way in ways) - 1)
-                + min(way.crossing_ps(last) for way in ways)
-                + min(self._returned(way) for way in ways))
+        return (
+            self._abreast(
+                [*cut, (last, -1)],
+                sum(way.rate_bps for way in ways),
+                max(way.fastest_bps for way in ways),
+                sum(way.abreast for way in ways) - 1,
+            )
+            + min(way.crossing_ps(last) for way in ways)
+            + min(self._returned(way) for way in ways)
+        )
 
-    def _abreast(self, cut: list[tuple[int, int]], rate_bps: int, fastest_bps: int,
-                 beside: int) -> int:
+    def _abreast(
+        self, cut: list[tuple[int, int]], rate_bps: int, fastest_bps: int, beside: int
+    ) -> int:
         """Least time in which links that have this rate together clock out these frames, all but so
         many full ones. Each frame may take half a picosecond less than exactly."""
         wire = sum((frame + FRAMING_BYTES) * times for frame, times in cut)
@@ -131,8 +138,10 @@ class Ideals:
     def _local(self, host: int, size: int) -> int:
         ends = self._plan.hosts[host]
         full, rest = divmod(size, LOCAL_PIECE)
-        whole, last = ((each * 8 * 10**12 + ends.local_rate_bps // 2) // ends.local_rate_bps
-                       for each in (LOCAL_PIECE, rest))
+        whole, last = (
+            (each * 8 * 10**12 + ends.local_rate_bps // 2) // ends.local_rate_bps
+            for each in (LOCAL_PIECE, rest)
+        )
         return full * whole + last + 2 * ends.local_delay_ps
 
     # --- beside panels ----------------------------------------------------------------------------
@@ -142,31 +151,41 @@ class Ideals:
         plan, frames, messages = self._plan, self._frames, self._messages(size)
         ports = [plan.links[link].forward for link in plan.hosts[source].ports]
         # The last packet is what is left over, of the message or of its part for a port.
-        last = min(frames.cut(length)[-1][0]
-                   for length in (messages[-1], -(-messages[-1] // len(ports))))
+        last = min(
+            frames.cut(length)[-1][0] for length in (messages[-1], -(-messages[-1] // len(ports)))
+        )
         rates = [port.rate_bps for port in ports]
         ahead = self._abreast(self._cut(messages), sum(rates), max(rates), len(ports))
-        times = [[self._light(a, b, count) for a, b, count in
-                  ((here, there, last), (there, here, frames.ack))]
-                 for here, there in self._circuits(source, destination)]
+        times = [
+            [
+                self._light(a, b, count)
+                for a, b, count in ((here, there, last), (there, here, frames.ack))
+            ]
+            for here, there in self._circuits(source, destination)
+        ]
         if plan.joined(source, destination):
             ways = [self._ways.of(source, destination, plane) for plane in range(plan.planes)]
-            times += [[way.crossing_ps(last), way.crossing_ps(frames.ack, back=True)]
-                      for way in ways]
+            times += [
+                [way.crossing_ps(last), way.crossing_ps(frames.ack, back=True)] for way in ways
+            ]
         return ahead + sum(min(way) for way in zip(*times, strict=True))
 
     def _circuits(self, source: int, destination: int) -> list[tuple[int, int]]:
         """Links of the two hosts that a panel may join at some time of the run."""
         here, there = self._plan.hosts[source], self._plan.hosts[destination]
-        return [(a, b) for a, panel in zip(here.ports, here.panels, strict=True)
-                for b, other in zip(there.ports, there.panels, strict=True)
-                if panel is not None and panel == other]
+        return [
+            (a, b)
+            for a, panel in zip(here.ports, here.panels, strict=True)
+            for b, other in zip(there.ports, there.panels, strict=True)
+            if panel is not None and panel == other
+        ]
 
     def _light(self, sent_by: int, seen_by: int, frame: int) -> int:
         links = self._plan.links[sent_by], self._plan.links[seen_by]
         (sent, _), (_, glass) = (
             (link.backward, link.forward) if link.forward.glass else (link.forward, link.backward)
-            for link in links)
+            for link in links
+        )
         return sent.delay_ps + clocking_ps(frame, sent.rate_bps) + glass.delay_ps
 
 
@@ -177,8 +196,15 @@ def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     assert data.frames is not None
     ideals = Ideals(plan, data.frames, fluid=data.fluid)
     return [
-        FlowRecord(flow.source, flow.destination, flow.bytes, flow.start_ps, flow.end_ps,
-                   ideals.of(flow.source, flow.destination, flow.bytes), flow.arrived_ps)
+        FlowRecord(
+            flow.source,
+            flow.destination,
+            flow.bytes,
+            flow.start_ps,
+            flow.end_ps,
+            ideals.of(flow.source, flow.destination, flow.bytes),
+            flow.arrived_ps,
+        )
         for flow in data.flows
     ]
 
@@ -200,8 +226,12 @@ class FlowTimes:
         assert data.frames is not None
         ideals = Ideals(plan, data.frames, fluid=data.fluid)
         source, destination, size, start, end, _ = data.flows.columns
-        ideal = np.array([ideals.of(*each) for each in
-                          zip(source.tolist(), destination.tolist(), size.tolist(), strict=True)])
+        ideal = np.array(
+            [
+                ideals.of(*each)
+                for each in zip(source.tolist(), destination.tolist(), size.tolist(), strict=True)
+            ]
+        )
         took = np.where(end < start, np.inf, end - start)
         return cls(start, start + took, took / 1e12, took / np.maximum(ideal, 1))
 
@@ -210,13 +240,20 @@ class FlowTimes:
         that were under way in it."""
         inside = np.ones(len(self.times), bool)
         if phase.name != "before":
-            inside &= (self.end_ps > phase.start_ps if phase.name != "after"
-                       else self.start_ps >= phase.start_ps)
+            inside &= (
+                self.end_ps > phase.start_ps
+                if phase.name != "after"
+                else self.start_ps >= phase.start_ps
+            )
         if phase.name != "after":
-            inside &= (self.start_ps < phase.end_ps if phase.name != "before"
-                       else self.end_ps <= phase.end_ps)
-        return FlowTimes(self.start_ps[inside], self.end_ps[inside], self.times[inside],
-                         self.slowdowns[inside])
+            inside &= (
+                self.start_ps < phase.end_ps
+                if phase.name != "before"
+                else self.end_ps <= phase.end_ps
+            )
+        return FlowTimes(
+            self.start_ps[inside], self.end_ps[inside], self.times[inside], self.slowdowns[inside]
+        )
 
 
 def percentile(values: Sequence[float] | np.ndarray, share: float) -> float:
@@ -226,13 +263,24 @@ def percentile(values: Sequence[float] | np.ndarray, share: float) -> float:
 
 
 SHARES = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
-UNITS = {"flows": "flows", "unfinished": "flows",
-         **{f"fct_{of}_s": "s" for of in ("mean", "p50", "p99", "max")},
-         **{f"slowdown_{of}": "ratio" for of in ("mean", "p50", "p99", "max")}}
+UNITS = {
+    "flows": "flows",
+    "unfinished": "flows",
+    **{f"fct_{of}_s": "s" for of in ("mean", "p50", "p99", "max")},
+    **{f"slowdown_{of}": "ratio" for of in ("mean", "p50", "p99", "max")},
+}
 
 # Those of a report; means say little of what is as skewed as flows are.
-SHOWN = ("flows", "unfinished", "fct_p50_s", "fct_p99_s", "fct_max_s", "slowdown_p50",
-         "slowdown_p99", "slowdown_max")
+SHOWN = (
+    "flows",
+    "unfinished",
+    "fct_p50_s",
+    "fct_p99_s",
+    "fct_max_s",
+    "slowdown_p50",
+    "slowdown_p99",
+    "slowdown_max",
+)
 
 
 def figures(flows: FlowTimes) -> dict[str, Value]:
@@ -240,12 +288,15 @@ def figures(flows: FlowTimes) -> dict[str, Value]:
     a mean that would need its time is None."""
     count = len(flows.times)
     stuck = int(np.isinf(flows.times).sum())
-    why = (f"{how_many(stuck, 'flow')} of {count} never ended" if count else
-           "no flow is of this phase")
+    why = (
+        f"{how_many(stuck, 'flow')} of {count} never ended" if count else "no flow is of this phase"
+    )
     found = {"flows": Value(count), "unfinished": Value(stuck)}
     for kind, end, values in (("fct", "_s", flows.times), ("slowdown", "", flows.slowdowns)):
         of = {"mean": float(np.mean(values)) if count else math.inf}
         of |= {name: percentile(values, share) if count else math.inf for name, share in SHARES}
-        found |= {f"{kind}_{name}{end}": Value(None, why) if math.isinf(value) else Value(value)
-                  for name, value in of.items()}
+        found |= {
+            f"{kind}_{name}{end}": Value(None, why) if math.isinf(value) else Value(value)
+            for name, value in of.items()
+        }
     return found

@@ -30,8 +30,9 @@ class FlowRows(Sequence[FlowRow]):
     """Reads like a list; rows are made when they are asked for. `origin_ps`: the engine time that
     their times count from."""
 
-    def __init__(self, columns: Sequence[Column] | Column | None = None, origin_ps: int = 0
-                 ) -> None:
+    def __init__(
+        self, columns: Sequence[Column] | Column | None = None, origin_ps: int = 0
+    ) -> None:
         """`columns`: those of FlowRow in the engine's time, of equal length; a time below 0 is
         none."""
         self._columns = np.array(columns if columns is not None else [[]] * len(_FIELDS), np.int64)
@@ -74,9 +75,14 @@ class FlowRows(Sequence[FlowRow]):
     def _rows(self, columns: Column) -> Iterator[FlowRow]:
         origin = self.origin_ps
         for source, destination, size, start, end, arrived in columns.T.tolist():
-            yield FlowRow(source, destination, size, start - origin,
-                          None if end < 0 else end - origin,
-                          None if arrived < 0 else arrived - origin)
+            yield FlowRow(
+                source,
+                destination,
+                size,
+                start - origin,
+                None if end < 0 else end - origin,
+                None if arrived < 0 else arrived - origin,
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (FlowRows, list)) and list(self) == list(other)

@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 
 RATES = ("algbw", "busbw")
 GB_S = 1e9
-_OF_ITERATIONS = ("iteration_s", "iteration_slowdown", "slowest_iteration_s", "slowest_slowdown",
-                  "stood_still_s", "recovery_s")
+_OF_ITERATIONS = (
+    "iteration_s",
+    "iteration_slowdown",
+    "slowest_iteration_s",
+    "slowest_slowdown",
+    "stood_still_s",
+    "recovery_s",
+)
 _RELATIVE = ("goodput_ratio", "iteration_slowdown", "slowest_slowdown")  # to `before`
 
 
@@ -39,12 +45,14 @@ class Kind:
     size: int = 0
     bus_factor: float = 1.0
 
-    def left_out(self, figure: str, phase: str, phases: Sequence[Phase], data: RunData
-                 ) -> str | None:
+    def left_out(
+        self, figure: str, phase: str, phases: Sequence[Phase], data: RunData
+    ) -> str | None:
         """Why this standard figure of a phase would say nothing of such a job; None: it does."""
         rounds = self.measured_as != "flows" or len(data.iterations) > 1
         struck = phase not in UNDISTURBED or any(
-            each.name not in UNDISTURBED and each.start_ps < each.end_ps for each in phases)
+            each.name not in UNDISTURBED and each.start_ps < each.end_ps for each in phases
+        )
         if figure == "timeouts" and "timeouts" not in data.counters:
             return NO_TIMEOUT if "retransmitted" in data.counters else why_not_counted(data)
         if figure in ("recovery_s", "stood_still_s") and phase in UNDISTURBED:
@@ -59,8 +67,12 @@ class Kind:
 
     def none(self, phases: Sequence[Phase], data: RunData) -> dict[str, str]:
         """Why such a job has no such figure, by the names that other kinds of jobs have."""
-        found = {f"{phase.name}.{name}": why for phase in phases for name in FIGURES
-                 if (why := self.left_out(name, phase.name, phases, data)) is not None}
+        found = {
+            f"{phase.name}.{name}": why
+            for phase in phases
+            for name in FIGURES
+            if (why := self.left_out(name, phase.name, phases, data)) is not None
+        }
         if not self.reads_loss:
             found["final_loss"] = "the job was not told how to read a loss: ln.TorchJob(…, log=…)"
         return found
@@ -78,5 +90,7 @@ def rates(kind: Kind, iterations: list[Iteration], phase: Phase) -> dict[str, Va
     if not spent:
         return dict.fromkeys(RATES, Value(None, "no whole iteration in the phase"))
     algbw = kind.size * len(whole) * 1e12 / spent / GB_S
-    return {"algbw": Value(algbw, span_ps=spent),
-            "busbw": Value(algbw * kind.bus_factor, span_ps=spent)}
+    return {
+        "algbw": Value(algbw, span_ps=spent),
+        "busbw": Value(algbw * kind.bus_factor, span_ps=spent),
+    }

@@ -37,7 +37,8 @@ class LoneWay:
         if (frame, back) not in self._known:
             self._known[frame, back] = sum(
                 min(delay + clocking_ps(frame, rate) for delay, rate in links)
-                for links in (self._back if back else self._there))
+                for links in (self._back if back else self._there)
+            )
         return self._known[frame, back]
 
     def passing_ps(self, frames: Sequence[tuple[int, int]], *, fluid: bool) -> int:
@@ -62,14 +63,19 @@ class LoneWay:
             return max(queued + self.crossing_ps(last), alone + self.crossing_ps(ahead))
         way = [link for links in self._there for link in links]
         rates = [rate for _, rate in way]
-        of_first, of_ahead, of_last = ([clocking_ps(frame, rate) for rate in rates]
-                                       for frame in (before[0][0], ahead, last))
+        of_first, of_ahead, of_last = (
+            [clocking_ps(frame, rate) for rate in rates] for frame in (before[0][0], ahead, last)
+        )
         longest = 0
         for link, rate in enumerate(rates):
-            queued = (sum(of_first[:link])
-                      + sum(clocking_ps(frame, rate) * times for frame, times in before))
-            longest = max(longest, queued + sum(of_last[link:]),
-                          queued + sum(of_ahead[link + 1:]) + of_last[-1])
+            queued = sum(of_first[:link]) + sum(
+                clocking_ps(frame, rate) * times for frame, times in before
+            )
+            longest = max(
+                longest,
+                queued + sum(of_last[link:]),
+                queued + sum(of_ahead[link + 1 :]) + of_last[-1],
+            )
         return sum(delay for delay, _ in way) + longest
 
 
@@ -105,12 +111,19 @@ class LoneWays:
     def _way(self, levels: Sequence[list[tuple[int, int]]]) -> LoneWay:
         """From levels of directions of links; each stands for so many like it."""
         rate = {number: self._link(number)[1] for level in levels for number, _ in level}
-        places = [(sum(rate[number] * times for number, times in level),
-                   sum(times for _, times in level),
-                   max(rate[number] for number, _ in level)) for level in levels]
+        places = [
+            (
+                sum(rate[number] * times for number, times in level),
+                sum(times for _, times in level),
+                max(rate[number] for number, _ in level),
+            )
+            for level in levels
+        ]
         widest = min(fastest for _, _, fastest in places)
-        there, back = ([{self._link(number ^ turned) for number, _ in level} for level in levels]
-                       for turned in (0, 1))
+        there, back = (
+            [{self._link(number ^ turned) for number, _ in level} for level in levels]
+            for turned in (0, 1)
+        )
         forks = any(links > 1 for _, links, _ in places)
         return LoneWay(*min(places), widest, forks, there, back)
 

@@ -40,8 +40,11 @@ class Observed:
         if asked is None:
             return None
         names = [asked] if isinstance(asked, str) else asked
-        if not isinstance(names, (list, tuple)) or not names or not all(
-                isinstance(name, str) for name in names):
+        if (
+            not isinstance(names, (list, tuple))
+            or not names
+            or not all(isinstance(name, str) for name in names)
+        ):
             raise UsageError(f'run: observe={quoted(asked)} is no list of names, as ["cwnd"]')
         if every_ps is None:
             raise UsageError('run: observe: values are read every sample; give sample="1 ms" too')
@@ -53,10 +56,14 @@ class Observed:
         names = list(known)
         for pattern in self.wanted:
             if complete and not fnmatch.filter(names, pattern):
-                raise UsageError(f"run: observe: no series {in_quotes(pattern)}"
-                                 f"{did_you_mean(pattern, names)}")
-        return [name for name in names
-                if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.wanted)]
+                raise UsageError(
+                    f"run: observe: no series {in_quotes(pattern)}{did_you_mean(pattern, names)}"
+                )
+        return [
+            name
+            for name in names
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.wanted)
+        ]
 
     def key(self, where: str, name: str) -> int:
         """The number of a series, for take()."""
@@ -92,8 +99,9 @@ class Observed:
     def names(self) -> list[str]:
         return sorted({name for _, name in self._keys} | set(self.wanted))
 
-    def rows(self, name: str = "*", where: str = "*", every_ps: int = 0
-             ) -> Iterator[tuple[float, str, str, float]]:
+    def rows(
+        self, name: str = "*", where: str = "*", every_ps: int = 0
+    ) -> Iterator[tuple[float, str, str, float]]:
         """(seconds, where, name, value) of the series that the globs stand for, one after another,
         the first value of each `every_ps`."""
         for (place, each), (times, values) in self.series().items():
@@ -121,10 +129,12 @@ class ObservedTable(Table):
     first_job: str | None = None  # of the run, from whose time 0 times count
 
     @classmethod
-    def of(cls, observed: Observed, name: str, where: str | None, every: Time | None
-           ) -> ObservedTable:
-        rows = observed.rows(name, "*" if where is None else where,
-                             0 if every is None else every.count)
+    def of(
+        cls, observed: Observed, name: str, where: str | None, every: Time | None
+    ) -> ObservedTable:
+        rows = observed.rows(
+            name, "*" if where is None else where, 0 if every is None else every.count
+        )
         return cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
 
     def _repr_html_(self) -> str:
@@ -144,8 +154,14 @@ class ObservedTable(Table):
             values.append(value)
         unit, factor = time_unit(max((times[-1] for times, _ in lines.values()), default=0.0))
         for number, ((where, _), (times, values)) in enumerate(lines.items()):
-            axes.step([at / factor for at in times], values, where="post", linewidth=1,
-                      label=where, **line_style(number))
+            axes.step(
+                [at / factor for at in times],
+                values,
+                where="post",
+                linewidth=1,
+                label=where,
+                **line_style(number),
+            )
         axes.set_xlabel(f"emulated time{since_text(self.first_job)} ({unit})")
         axes.set_ylabel(", ".join(sorted({name for _, name in lines})))
         if 0 < len(lines) <= len(STYLES):

@@ -44,21 +44,28 @@ class PanelEvents:
         carrier = rows["side"] == _CARRIER
         # A port without a link has no host whose carrier it could be.
         rows, carrier = (each[~carrier | (rows["port"] < len(links))] for each in (rows, carrier))
-        sides = self._places(f"{panel.name} {port + 1}{side}" for port in range(ports)
-                             for side in _SIDES)
+        sides = self._places(
+            f"{panel.name} {port + 1}{side}" for port in range(ports) for side in _SIDES
+        )
         hosts = self._places(links)
-        where = np.concatenate([sides, hosts])[np.where(
-            carrier, len(sides) + rows["port"].astype(np.int64),
-            2 * rows["port"].astype(np.int64) + rows["side"])]
-        kinds = np.concatenate([self._kinds("status", _STATUSES),
-                                self._kinds("carrier", _CARRIERS)])
+        where = np.concatenate([sides, hosts])[
+            np.where(
+                carrier,
+                len(sides) + rows["port"].astype(np.int64),
+                2 * rows["port"].astype(np.int64) + rows["side"],
+            )
+        ]
+        kinds = np.concatenate(
+            [self._kinds("status", _STATUSES), self._kinds("carrier", _CARRIERS)]
+        )
         what = kinds[np.where(carrier, len(_STATUSES) + rows["value"], rows["value"])]
         self._columns.add(len(rows), at_ps=rows["at_ps"], where=where, what=what)
 
     def add_patches(self, panel: str, rows: Column) -> None:
         """As the engine gives them."""
-        self.patches[panel] = list(zip(*(rows[name].tolist() for name in
-                                         ("at_ps", "port", "peer")), strict=True))
+        self.patches[panel] = list(
+            zip(*(rows[name].tolist() for name in ("at_ps", "port", "peer")), strict=True)
+        )
 
     def _places(self, names: Iterable[str]) -> Column:
         return _numbered(self._where, names)
@@ -78,24 +85,31 @@ class PanelEvents:
         """In time since then."""
         found = PanelEvents()
         found.left_out, found._where, found._what = self.left_out, self._where, self._what
-        found.patches = {panel: [(at - origin_ps, port, far) for at, port, far in rows]
-                         for panel, rows in self.patches.items()}
-        found._columns.add(len(self), at_ps=self._columns["at_ps"] - origin_ps,
-                           where=self._columns["where"], what=self._columns["what"])
+        found.patches = {
+            panel: [(at - origin_ps, port, far) for at, port, far in rows]
+            for panel, rows in self.patches.items()
+        }
+        found._columns.add(
+            len(self),
+            at_ps=self._columns["at_ps"] - origin_ps,
+            where=self._columns["where"],
+            what=self._columns["what"],
+        )
         return found
 
     @property
     def rows(self) -> list[tuple[int, str, str, str]]:
         """(time in ps, where, kind, value) of each."""
         where, what = list(self._where), list(self._what)
-        return [(at, where[place], *what[kind])
-                for at, place, kind in self._columns.rows.tolist()]
+        return [(at, where[place], *what[kind]) for at, place, kind in self._columns.rows.tolist()]
 
     @property
     def table(self) -> Table:
         """One row for each event, times in seconds."""
-        return Table(COLUMNS, (dict(zip(COLUMNS, (at / 1e12, *rest), strict=True))
-                               for at, *rest in self.rows))
+        return Table(
+            COLUMNS,
+            (dict(zip(COLUMNS, (at / 1e12, *rest), strict=True)) for at, *rest in self.rows),
+        )
 
 
 def _numbered(known: dict[_T, int], names: Iterable[_T]) -> Column:

@@ -20,8 +20,20 @@ COLUMNS = ("time", "job", "held", "summing", "done")
 # Counts of all series together; beyond it every second look goes, and the step doubles.
 MOST_COUNTS = 4_000_000
 # Okabe and Ito's palette, then four of Tol's: told apart by colour-blind readers.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#525252",
-           "#882255", "#999933", "#44aa99", "#332288")
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#f0e442",
+    "#525252",
+    "#882255",
+    "#999933",
+    "#44aa99",
+    "#332288",
+)
 
 
 class PoolSeries:
@@ -30,10 +42,15 @@ class PoolSeries:
 
     def __init__(self, every_ps: int, jobs: tuple[str, ...], slots: Mapping[str, int]) -> None:
         self.every_ps, self.jobs, self.slots = every_ps, jobs, slots
-        self._looks = {switch: Columns(("at_ps", np.int64), ("summing", np.int64, (len(jobs),)),
-                                       ("done", np.int64, (len(jobs),)),
-                                       ("playing", bool, (len(jobs),)))
-                       for switch in slots}
+        self._looks = {
+            switch: Columns(
+                ("at_ps", np.int64),
+                ("summing", np.int64, (len(jobs),)),
+                ("done", np.int64, (len(jobs),)),
+                ("playing", bool, (len(jobs),)),
+            )
+            for switch in slots
+        }
 
     def add(self, switch: str, at_ps: int, summing: Column, done: Column, playing: Column) -> None:
         """One look at a switch, by job."""
@@ -54,14 +71,14 @@ class PoolSeries:
         held = (looks["summing"] + looks["done"])[looks["playing"][:, number], number]
         return (int(held.sum()) / len(held), int(held.max())) if len(held) else None
 
-    def rows(self, switch: str, every_ps: int = 0
-             ) -> Iterator[tuple[float, str, int, int, int]]:
+    def rows(self, switch: str, every_ps: int = 0) -> Iterator[tuple[float, str, int, int, int]]:
         """(seconds, job, slots held, summing, done), the first look of each `every_ps`."""
         looks = self._looks[switch].rows
         if every_ps:
             looks = looks[first_of_steps(looks["at_ps"], every_ps)]
-        for at, all_summing, all_done in zip(*(looks[name].tolist() for name in (
-                "at_ps", "summing", "done")), strict=True):
+        for at, all_summing, all_done in zip(
+            *(looks[name].tolist() for name in ("at_ps", "summing", "done")), strict=True
+        ):
             for name, summing, done in zip(self.jobs, all_summing, all_done, strict=True):
                 yield at / 1e12, name, summing + done, summing, done
 
@@ -86,8 +103,13 @@ class PoolTable(Table):
     first_job: str | None = None  # of the run, from whose time 0 times count
 
     @classmethod
-    def of(cls, series: PoolSeries, switch: str, every: Time | None,
-           counters: Mapping[str, int] | None = None) -> PoolTable:
+    def of(
+        cls,
+        series: PoolSeries,
+        switch: str,
+        every: Time | None,
+        counters: Mapping[str, int] | None = None,
+    ) -> PoolTable:
         """`counters`: of the switch."""
         rows = series.rows(switch, 0 if every is None else every.count)
         made = cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
@@ -120,17 +142,29 @@ class PoolTable(Table):
         times = list(dict.fromkeys(self.column("time")))
         held = {name: [row["held"] for row in self.rows if row["job"] == name] for name in names}
         unit, factor = time_unit(max(times, default=0.0))
-        axes.stackplot([at / factor for at in times], list(held.values()), labels=names,
-                       step="post", linewidth=0,
-                       colors=[COLOURS[n % len(COLOURS)] for n in range(len(names))])
+        axes.stackplot(
+            [at / factor for at in times],
+            list(held.values()),
+            labels=names,
+            step="post",
+            linewidth=0,
+            colors=[COLOURS[n % len(COLOURS)] for n in range(len(names))],
+        )
         axes.axhline(self.slots, color="#333333", linewidth=0.8, linestyle=":")
         axes.set_xlabel(f"emulated time{since_text(self.first_job)} ({unit})")
         axes.set_ylabel(f"slots held, of {self.slots}")
         axes.set_ylim(0, self.slots * 1.3)  # with room for the legend
         axes.yaxis.get_major_locator().set_params(integer=True)
         if self.unseen:
-            axes.text(0.5, 0.4, f"No sample met a slot that was held.\n{self.taken_text}.",
-                      transform=axes.transAxes, ha="center", va="center", fontsize="small")
+            axes.text(
+                0.5,
+                0.4,
+                f"No sample met a slot that was held.\n{self.taken_text}.",
+                transform=axes.transAxes,
+                ha="center",
+                va="center",
+                fontsize="small",
+            )
         if 0 < len(names) <= len(COLOURS):
             axes.legend(fontsize="small", loc="upper right", ncols=2)
         return axes

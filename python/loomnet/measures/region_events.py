@@ -32,10 +32,18 @@ class RegionEvents(Sequence[RegionNote]):
 
     def __init__(self) -> None:
         self._columns = Columns(
-            ("at_ps", np.int64), ("region", np.int32), ("generation", np.int64),
-            ("iteration", np.int64), ("layer", np.int32), ("micro_batch", np.int32),
-            ("backward", bool), ("guessed", bool), ("event", np.uint8), ("changed", np.int64),
-            ("dark_ps", np.int64))
+            ("at_ps", np.int64),
+            ("region", np.int32),
+            ("generation", np.int64),
+            ("iteration", np.int64),
+            ("layer", np.int32),
+            ("micro_batch", np.int32),
+            ("backward", bool),
+            ("guessed", bool),
+            ("event", np.uint8),
+            ("changed", np.int64),
+            ("dark_ps", np.int64),
+        )
 
     def add(self, region: int, rows: Column, origin_ps: int) -> None:
         """`rows`: as the engine gives them, in its time; they are kept in time since the origin."""
@@ -72,8 +80,20 @@ class RegionEvents(Sequence[RegionNote]):
             f'"key": {{"iteration": {iteration}, "layer": {layer}, "micro_batch": {micro_batch}, '
             f'"backward": {words[backward]}, "guessed": {words[guessed]}}}, '
             f'"event": "{KINDS[event]}", "n_changed": {changed}, "dark_ns": {dark // 1000}}}\n'
-            for (at, region, generation, iteration, layer, micro_batch, backward, guessed, event,
-                 changed, dark) in rows[np.argsort(rows["at_ps"], kind="stable")].tolist()).encode()
+            for (
+                at,
+                region,
+                generation,
+                iteration,
+                layer,
+                micro_batch,
+                backward,
+                guessed,
+                event,
+                changed,
+                dark,
+            ) in rows[np.argsort(rows["at_ps"], kind="stable")].tolist()
+        ).encode()
 
 
 def _notes(rows: Column) -> Iterator[RegionNote]:

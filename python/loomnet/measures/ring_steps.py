@@ -57,8 +57,13 @@ class RingSteps:
     def table(self) -> Table:
         """One row per step that a rank has received: `rank`, `channel`, `step`, `time` in
         seconds."""
-        return Table(COLUMNS, (dict(zip(COLUMNS, (rank, channel, step, at / 1e12), strict=True))
-                               for rank, channel, step, at in self.rows.tolist()))
+        return Table(
+            COLUMNS,
+            (
+                dict(zip(COLUMNS, (rank, channel, step, at / 1e12), strict=True))
+                for rank, channel, step, at in self.rows.tolist()
+            ),
+        )
 
     def completions(self, channel: int = 0) -> dict[int, Any]:
         """By rank: float64 times in seconds at which it had completed 1, 2, … steps of a channel.
@@ -72,7 +77,7 @@ class RingSteps:
     def laggard(self, channel: int = 0) -> Any:
         """Seconds at which every rank had completed 1, 2, … steps of a channel; a step that some
         rank never completed is left out."""
-        return self._fronts(channel)[1][:self._least(channel)] / 1e12
+        return self._fronts(channel)[1][: self._least(channel)] / 1e12
 
     def gap_series(self, channel: int = 0) -> tuple[Any, Any]:
         """(seconds, steps): the most minus the fewest steps that ranks have completed, from each
@@ -80,7 +85,7 @@ class RingSteps:
         first, last = self._fronts(channel)
         times = numpy.unique(numpy.concatenate([first, last]))
         ahead = numpy.searchsorted(first, times, side="right")
-        behind = numpy.searchsorted(last[:self._least(channel)], times, side="right")
+        behind = numpy.searchsorted(last[: self._least(channel)], times, side="right")
         return times / 1e12, ahead - behind
 
     def gap(self, channel: int | None = None, *, begin_s: float = 0.0) -> float:
@@ -88,15 +93,17 @@ class RingSteps:
         `begin_s` of the job to the last step of any rank. None: the mean over all channels."""
         if channel is None:
             return sum(self.gap(each, begin_s=begin_s) for each in self.channels) / len(
-                self.channels)
+                self.channels
+            )
         if not 0 <= begin_s < math.inf:
             raise UsageError(f"ring_steps.gap: begin_s={begin_s} must be 0 seconds or more")
         begin = begin_s * 1e12
         first, last = self._fronts(channel)
         end = float(last[-1])
         if end <= begin:
-            raise UsageError(f"ring_steps.gap: begin_s={begin_s} is after the last step, at "
-                             f"{end / 1e12:g} s")
+            raise UsageError(
+                f"ring_steps.gap: begin_s={begin_s} is after the last step, at {end / 1e12:g} s"
+            )
         # Some rank is step k ahead of another from when the first has completed k to when all have.
         apart = numpy.clip(last, begin, None) - numpy.clip(first, begin, None)
         return float(apart.sum() / (end - begin))
@@ -108,8 +115,9 @@ class RingSteps:
     def _times(self, channel: int) -> dict[int, Any]:
         own = self.rows[self.rows[:, 1] == channel]
         if len(own) == 0:
-            raise UsageError(f"ring_steps: no channel {channel}; there are "
-                             f"{', '.join(map(str, self.channels))}")
+            raise UsageError(
+                f"ring_steps: no channel {channel}; there are {', '.join(map(str, self.channels))}"
+            )
         return {rank: own[own[:, 0] == rank, 3] for rank in numpy.unique(own[:, 0]).tolist()}
 
     def _least(self, channel: int) -> int:
@@ -124,7 +132,7 @@ class RingSteps:
         first = numpy.full(most, end, dtype=numpy.int64)
         last = numpy.full(most, 0, dtype=numpy.int64)
         for each in times.values():
-            first[:len(each)] = numpy.minimum(first[:len(each)], each)
-            last[:len(each)] = numpy.maximum(last[:len(each)], each)
-            last[len(each):] = end
+            first[: len(each)] = numpy.minimum(first[: len(each)], each)
+            last[: len(each)] = numpy.maximum(last[: len(each)], each)
+            last[len(each) :] = end
         return first, last

@@ -96,6 +96,7 @@ class Measured(float):
     metric: Metric
 
     if TYPE_CHECKING:  # `r["errors"] == 0` compares with an int, which mypy --strict doubts
+
         def __eq__(self, other: object) -> bool: ...
 
     def __new__(cls, metric: Metric) -> Measured:
@@ -121,8 +122,12 @@ def metric(
 ) -> Metric:
     """A row from any number; NaN, infinity and None become null with a reason."""
     where = f"metric {_named('metric', name)}"
-    for field_name, text in (("unit", unit), ("label", label), ("phase", phase),
-                             ("reason", reason)):
+    for field_name, text in (
+        ("unit", unit),
+        ("label", label),
+        ("phase", phase),
+        ("reason", reason),
+    ):
         _text_or_none(f"{where}: {field_name}", text)
     published = _published(where, published)
     if isinstance(value, Measured):

@@ -30,10 +30,12 @@ class Samples:
         """Names of the directions whose queues, and whose bytes, are sampled."""
         self.every_ps = every_ps
         self._queued, self._carried = (
-            {name: number for number, name in enumerate(names)} for names in (queues, sent))
+            {name: number for number, name in enumerate(names)} for names in (queues, sent)
+        )
         self._queues, self._sent = (
             Columns(("at_ps", np.int64), ("bytes", np.int64, (len(names),)))
-            for names in (self._queued, self._carried))
+            for names in (self._queued, self._carried)
+        )
         self._senders = Columns(("flow", np.int64), *((name, np.int64) for name in _SENDER))
 
     def take(self, at_ps: int, queued: Sequence[int], sent: Sequence[int]) -> None:
@@ -43,12 +45,20 @@ class Samples:
         if self._carried:
             self._sent.add(1, at_ps=at_ps, bytes=sent)
 
-    def take_sender(self, flow: int, at_ps: int, acked: int, cwnd: int, srtt_ps: int,
-                    min_rtt_ps: int) -> None:
+    def take_sender(
+        self, flow: int, at_ps: int, acked: int, cwnd: int, srtt_ps: int, min_rtt_ps: int
+    ) -> None:
         """A TCP sender: bytes acknowledged since its flow began, congestion window in bytes,
         round-trip times (0: none measured yet)."""
-        self._senders.add(1, flow=flow, at_ps=at_ps, acked=acked, cwnd=cwnd, srtt_ps=srtt_ps,
-                          min_rtt_ps=min_rtt_ps)
+        self._senders.add(
+            1,
+            flow=flow,
+            at_ps=at_ps,
+            acked=acked,
+            cwnd=cwnd,
+            srtt_ps=srtt_ps,
+            min_rtt_ps=min_rtt_ps,
+        )
 
     @property
     def queues(self) -> dict[str, Column]:
@@ -68,25 +78,32 @@ class Samples:
         rows = self._senders.rows
         order = np.argsort(rows["flow"], kind="stable")
         flows, begins = np.unique(rows["flow"][order], return_index=True)
-        return {flow: rows[part].view(np.recarray) for flow, part in zip(
-            flows.tolist(), np.split(order, begins[1:]), strict=False)}
+        return {
+            flow: rows[part].view(np.recarray)
+            for flow, part in zip(flows.tolist(), np.split(order, begins[1:]), strict=False)
+        }
 
     @property
     def entries(self) -> int:
         """Numbers that are kept."""
-        return (len(self._queues) * len(self._queued) + len(self._sent) * len(self._carried)
-                + len(self._senders))
+        return (
+            len(self._queues) * len(self._queued)
+            + len(self._sent) * len(self._carried)
+            + len(self._senders)
+        )
 
     def thin(self) -> None:
         """Doubles the step, and keeps of every series what lies on it."""
         self.every_ps *= 2
         for looks in (self._queues, self._sent):
             looks.keep(first_of_steps(looks["at_ps"], self.every_ps))
-        self._senders.keep(first_of_steps(self._senders["at_ps"], self.every_ps,
-                                          self._senders["flow"]))
+        self._senders.keep(
+            first_of_steps(self._senders["at_ps"], self.every_ps, self._senders["flow"])
+        )
 
-    def queue_seconds(self, name: str, rate_bps: int, first_ps: int = 0,
-                      last_ps: int = 2**63 - 1) -> list[float]:
+    def queue_seconds(
+        self, name: str, rate_bps: int, first_ps: int = 0, last_ps: int = 2**63 - 1
+    ) -> list[float]:
         """How long a packet that arrived at each sample would have waited there."""
         at, size = self.queues[name].T
         within = (first_ps <= at) & (at < last_ps)
@@ -94,8 +111,10 @@ class Samples:
 
 
 def _by_name(looks: Columns, names: Mapping[str, int]) -> dict[str, Column]:
-    return {name: np.column_stack((looks["at_ps"], looks["bytes"][:, number]))
-            for name, number in names.items()}
+    return {
+        name: np.column_stack((looks["at_ps"], looks["bytes"][:, number]))
+        for name, number in names.items()
+    }
 
 
 class Sampler:
@@ -106,8 +125,9 @@ class Sampler:
     Raises UsageError for a step that is no time or a direction that the plan does not have.
     """
 
-    def __init__(self, every: Time, names: list[str], plan: Plan, links: Sequence[str] = ()
-                 ) -> None:
+    def __init__(
+        self, every: Time, names: list[str], plan: Plan, links: Sequence[str] = ()
+    ) -> None:
         if every < LEAST_STEP:
             raise UsageError(f"run: sample={every} must be {LEAST_STEP} or more")
         known = plan.links.half_numbers() if names or links else {}
@@ -129,14 +149,25 @@ class Sampler:
         if every is None:
             for name, asked in (("queues", queues), ("links", links)):
                 if asked:
-                    raise UsageError(f"run: {name}= needs sample=, the time between two samples; "
-                                     'give sample="10 ms" too')
+                    raise UsageError(
+                        f"run: {name}= needs sample=, the time between two samples; "
+                        'give sample="10 ms" too'
+                    )
             return None
-        return cls(Time.given("run: sample", every), _directions("queues", queues), plan,
-                   _directions("links", links))
+        return cls(
+            Time.given("run: sample", every),
+            _directions("queues", queues),
+            plan,
+            _directions("links", links),
+        )
 
-    def take(self, at_ps: int, queued: list[int],
-             senders: Mapping[int, tuple[int, int, int, int]], sent: Sequence[int] = ()) -> None:
+    def take(
+        self,
+        at_ps: int,
+        queued: list[int],
+        senders: Mapping[int, tuple[int, int, int, int]],
+        sent: Sequence[int] = (),
+    ) -> None:
         """One look: bytes per half, and per flow (acked, cwnd, srtt, min rtt); `sent`: bytes per
         half of `links`."""
         samples = self.samples
@@ -166,7 +197,6 @@ def _matching(patterns: Sequence[str], known: Iterable[str]) -> list[str]:
     for pattern in patterns:
         fit = fnmatch.filter(names, pattern)
         if not fit:
-            raise UsageError(f'run: links: no direction "{pattern}"'
-                             f"{did_you_mean(pattern, names)}")
+            raise UsageError(f'run: links: no direction "{pattern}"{did_you_mean(pattern, names)}')
         found |= dict.fromkeys(fit)
     return list(found)

@@ -31,9 +31,13 @@ UNITS = OF_TRAINING | dict.fromkeys(RATES, "GB/s")
 RELATIVE = {"iteration_slowdown": iteration_slowdown, "slowest_slowdown": slowest_slowdown}
 
 
-def standard_figures(data: RunData, phases: list[Phase], whose: str = "run",
-                     kind: Kind | None = None, plan: Plan | None = None
-                     ) -> dict[str, tuple[Value, str]]:
+def standard_figures(
+    data: RunData,
+    phases: list[Phase],
+    whose: str = "run",
+    kind: Kind | None = None,
+    plan: Plan | None = None,
+) -> dict[str, tuple[Value, str]]:
     """(value, unit) of every `<phase>.<figure>` that the job's kind has, of `errors`, of the
     `final_loss` of training, and of flows' completion times, over the run and by phase.
 
@@ -49,14 +53,21 @@ def standard_figures(data: RunData, phases: list[Phase], whose: str = "run",
     for index, phase in enumerate(phases):
         names = (*kind.figures(phase.name, phases, data), *collective)
         if early and phase.end_ps >= data.end_ps:
-            why = Value(None, f"the {whose} was {data.ended}" if data.reason == data.ended else
-                        f"the {whose} {data.ended}: {data.reason or 'no reason given'}")
+            why = Value(
+                None,
+                f"the {whose} was {data.ended}"
+                if data.reason == data.ended
+                else f"the {whose} {data.ended}: {data.reason or 'no reason given'}",
+            )
         elif phase.start_ps >= phase.end_ps:
             why = Value(None, why_empty(data, phase))
         else:
             why = None
-        values = dict.fromkeys(names, why) if why is not None else {
-            name: _figure(name, data, phases, index) for name in names if name not in RATES}
+        values = (
+            dict.fromkeys(names, why)
+            if why is not None
+            else {name: _figure(name, data, phases, index) for name in names if name not in RATES}
+        )
         if collective and why is None:
             values |= rates(kind, data.iterations, phase)
         found |= {f"{phase.name}.{name}": (value, UNITS[name]) for name, value in values.items()}
@@ -89,12 +100,17 @@ def _of_flows(plan: Plan, data: RunData, phases: list[Phase]) -> dict[str, tuple
     from loomnet.measures import flow_completion as flows  # other jobs do without
 
     all_flows = flows.FlowTimes.of(plan, data)
-    found = {name: (value, flows.UNITS[name])
-             for name, value in flows.figures(all_flows).items() if name in flows.SHOWN}
+    found = {
+        name: (value, flows.UNITS[name])
+        for name, value in flows.figures(all_flows).items()
+        if name in flows.SHOWN
+    }
     # Of `before` and `after` only where a fault was between them.
     struck = any(phase.start_ps < phase.end_ps for phase in phases[1:-1])
     for phase in phases if struck else phases[1:-1]:
-        found |= {f"{phase.name}.{name}": (value, flows.UNITS[name])
-                  for name, value in flows.figures(all_flows.of_phase(phase)).items()
-                  if name in flows.SHOWN and name != "unfinished"}
+        found |= {
+            f"{phase.name}.{name}": (value, flows.UNITS[name])
+            for name, value in flows.figures(all_flows.of_phase(phase)).items()
+            if name in flows.SHOWN and name != "unfinished"
+        }
     return found

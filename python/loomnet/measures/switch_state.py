@@ -39,17 +39,26 @@ class SwitchState:
         wanted = Time.given("snapshot: at", at)
         if wanted.count not in self.earlier:
             taken = ", ".join(str(Time.of(each)) for each in sorted(self.earlier)) or "none"
-            raise UsageError(f"snapshot: at={wanted}: none was taken then; give the run "
-                             f'snapshots=["{wanted}"]; there are {taken}')
+            raise UsageError(
+                f"snapshot: at={wanted}: none was taken then; give the run "
+                f'snapshots=["{wanted}"]; there are {taken}'
+            )
         return self.earlier[wanted.count]
 
     def _repr_html_(self) -> str:
-        table = Table(("counter", "count"), ({"counter": name, "count": count}
-                                             for name, count in self.counters.items()))
-        said = [f"switch {self.name}, program {self.program}; ln.explain(NAME) says what a counter "
-                "counts",
-                *(f'.snapshot()["{name}"]: {how_many(len(rows), "row")} of its memory at the '
-                  "run's end that are not all zeros" for name, rows in self.state.items())]
+        table = Table(
+            ("counter", "count"),
+            ({"counter": name, "count": count} for name, count in self.counters.items()),
+        )
+        said = [
+            f"switch {self.name}, program {self.program}; ln.explain(NAME) says what a counter "
+            "counts",
+            *(
+                f'.snapshot()["{name}"]: {how_many(len(rows), "row")} of its memory at the '
+                "run's end that are not all zeros"
+                for name, rows in self.state.items()
+            ),
+        ]
         above = "".join(f"<p>{html.escape(line)}</p>" for line in said)
         return f"{above}{table._repr_html_()}"
 
@@ -67,14 +76,25 @@ class SwitchState:
         return found
 
     @classmethod
-    def of(cls, switch: SwitchPlan | str, counters: Mapping[str, int], state: Snapshot,
-           earlier: Mapping[int, Snapshot] | None = None) -> SwitchState:
+    def of(
+        cls,
+        switch: SwitchPlan | str,
+        counters: Mapping[str, int],
+        state: Snapshot,
+        earlier: Mapping[int, Snapshot] | None = None,
+    ) -> SwitchState:
         """Of a switch that has counted this. A name stands for a switch that was not built because
         no packet of the run could meet it."""
         if isinstance(switch, str):
             return cls(switch, FORWARD)
-        return cls(switch.name, switch.program, dict(switch.options),
-                   {name: n for name, n in counters.items() if n}, state, earlier or {})
+        return cls(
+            switch.name,
+            switch.program,
+            dict(switch.options),
+            {name: n for name, n in counters.items() if n},
+            state,
+            earlier or {},
+        )
 
 
 def snapshot_times(options: Mapping[str, Any]) -> list[int]:
@@ -94,6 +114,7 @@ def switch_named(plan: Plan, name: str) -> SwitchPlan | str:
     with the three nearest names."""
     found = plan.topology.fabric.match_switches(name)
     if found != [name]:  # a glob
-        raise UsageError(f"switch: {in_quotes(name)} stands for {len(found)} switches; "
-                         f"name one, as {found[0]}")
+        raise UsageError(
+            f"switch: {in_quotes(name)} stands for {len(found)} switches; name one, as {found[0]}"
+        )
     return next((each for each in plan.switches if each.name == name), name)

@@ -39,7 +39,7 @@ def waiting_of(flows: FlowRows, waits: Mapping[int, int], end_ps: int) -> list[W
 
 
 def in_words(found: list[Waiting], names: Sequence[str]) -> str:
-    """"1 flow waited 4.295 s for its timeout (h6->h1)"; nothing where none did."""
+    """ "1 flow waited 4.295 s for its timeout (h6->h1)"; nothing where none did."""
     if not found:
         return ""
     longest = found[0]

@@ -77,16 +77,23 @@ def phases_of(
     last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
     began are there too, empty, and move `after` only where no other began."""
     # Where other jobs go on, faults begin after this one's end. To it they never began.
-    windows = sorted((window for window in data.windows if window.start_ps < data.end_ps),
-                     key=lambda w: w.start_ps)
+    windows = sorted(
+        (window for window in data.windows if window.start_ps < data.end_ps),
+        key=lambda w: w.start_ps,
+    )
     planned = [*planned, *(window.phase for window in data.windows)]
     first = windows[0].start_ps if windows else data.end_ps
     found = [Phase("before", 0, first)]
     for window in windows:
         end = data.end_ps if window.end_ps is None else min(window.end_ps, data.end_ps)
         found.append(
-            Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1),
-                  (round_capacity or {}).get(window.phase))
+            Phase(
+                window.phase,
+                window.start_ps,
+                end,
+                (capacity or {}).get(window.phase, 1),
+                (round_capacity or {}).get(window.phase),
+            )
         )
     last = max((phase.end_ps for phase in found[1:]), default=data.end_ps)
     for name in dict.fromkeys(planned):
@@ -112,8 +119,9 @@ def iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None 
     if not whole and why_none is not None:
         return Value(None, why_none)
     if len(whole) < MIN_ITERATIONS:
-        return Value(None, f"{how_many(len(whole), 'whole iteration')} in the phase, "
-                           f"{MIN_ITERATIONS} needed")
+        return Value(
+            None, f"{how_many(len(whole), 'whole iteration')} in the phase, {MIN_ITERATIONS} needed"
+        )
     return Value(statistics.median(i.length_ps for i in whole) / 1e12)
 
 
@@ -123,8 +131,9 @@ def healthy_iteration_ps(iterations: list[Iteration], before: Phase) -> float | 
     return statistics.median(each.length_ps for each in whole) if whole else None
 
 
-def iteration_slowdown(iterations: list[Iteration], phase: Phase, before: Phase,
-                       why_none: str | None = None) -> Value:
+def iteration_slowdown(
+    iterations: list[Iteration], phase: Phase, before: Phase, why_none: str | None = None
+) -> Value:
     """iteration_s of the phase over that of `before`."""
     here, healthy = (iteration_s(iterations, each, why_none) for each in (phase, before))
     if here.value is None:
@@ -134,8 +143,9 @@ def iteration_slowdown(iterations: list[Iteration], phase: Phase, before: Phase,
     return Value(here.value / healthy.value) if healthy.value else NO_TIME
 
 
-def slowest_iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None = None
-                        ) -> Value:
+def slowest_iteration_s(
+    iterations: list[Iteration], phase: Phase, why_none: str | None = None
+) -> Value:
     """Longest iteration that overlaps a fault's phase. Of `before` and `after`, longest one that
     lies wholly inside: one that crosses their edge was disturbed by a fault."""
     if phase.name in UNDISTURBED:
@@ -149,8 +159,9 @@ def slowest_iteration_s(iterations: list[Iteration], phase: Phase, why_none: str
     return Value(max(each.length_ps for each in found) / 1e12)
 
 
-def slowest_slowdown(iterations: list[Iteration], phase: Phase, before: Phase,
-                     why_none: str | None = None) -> Value:
+def slowest_slowdown(
+    iterations: list[Iteration], phase: Phase, before: Phase, why_none: str | None = None
+) -> Value:
     """slowest_iteration_s over the median of the iterations wholly before the first fault."""
     slowest = slowest_iteration_s(iterations, phase, why_none)
     if slowest.value is None:
@@ -173,7 +184,8 @@ def stood_still(data: RunData, phases: Sequence[Phase], index: int) -> Interval 
         return None
     earlier = (each for each in phases if each.start_ps < phase.start_ps and each.name != "before")
     if silence[0] < phase.start_ps and any(
-            each.start_ps <= silence[0] < each.end_ps for each in earlier):
+        each.start_ps <= silence[0] < each.end_ps for each in earlier
+    ):
         return None
     return silence
 
@@ -225,8 +237,7 @@ def blip_s(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
     return Value(max(longest, floor, 0) / 1e12)
 
 
-def longest_silence(hosts: Mapping[int, HostSeries], start_ps: int, end_ps: int
-                    ) -> Interval | None:
+def longest_silence(hosts: Mapping[int, HostSeries], start_ps: int, end_ps: int) -> Interval | None:
     """The longest payload silence at any receiver with work outstanding that lasts from some time
     between these two on, begin and end, whole; None of none."""
     import numpy as np
@@ -255,8 +266,9 @@ def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> floa
     return length - talk + talk / capacity
 
 
-def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
-               within: float = RECOVERED_WITHIN) -> Value:
+def recovery_s(
+    data: RunData, phase: Phase, before: Phase, until_ps: int, within: float = RECOVERED_WITHIN
+) -> Value:
     """From the fault to the end of the first of three consecutive iterations within 1.1 times the
     expected length, looked for up to `until_ps` (the next fault). An iteration ends with the
     slowest of its flows, so a round of independent flows is expected to last as long as that one
@@ -275,15 +287,11 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
         )
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
     for i in range(len(later) - RECOVERED_ITERATIONS + 1):
-        if all(
-            it.length_ps <= within * expected
-            for it in later[i : i + RECOVERED_ITERATIONS]
-        ):
+        if all(it.length_ps <= within * expected for it in later[i : i + RECOVERED_ITERATIONS]):
             return Value((later[i].end_ps - phase.start_ps) / 1e12)
     return Value(
         None,
-        f"never {RECOVERED_ITERATIONS} iterations within {within} x "
-        f"{expected / 1e12:.3g} s",
+        f"never {RECOVERED_ITERATIONS} iterations within {within} x {expected / 1e12:.3g} s",
     )
 
 
@@ -370,7 +378,7 @@ def _lengths_inside(intervals: Sequence[Interval] | Any, span: Phase | Iteration
     found = np.asarray(intervals, dtype=np.int64).reshape(-1, 2)
     first = int(np.searchsorted(found[:, 1], span.start_ps, side="right"))
     last = int(np.searchsorted(found[:, 0], span.end_ps, side="left"))
-    begins, ends = found[first:max(first, last)].T
+    begins, ends = found[first : max(first, last)].T
     return np.minimum(ends, span.end_ps) - np.maximum(begins, span.start_ps)
 
 
@@ -383,6 +391,9 @@ def _done_inside(series: HostSeries, phase: Phase) -> float:
     begins, ends, sizes = np.asarray(series.work, dtype=np.int64).T
     inside = np.maximum(np.minimum(ends, phase.end_ps) - np.maximum(begins, phase.start_ps), 0)
     at_once = ends <= begins
-    share = np.where(at_once, (phase.start_ps < ends) & (ends <= phase.end_ps),
-                     inside / np.maximum(ends - begins, 1))
+    share = np.where(
+        at_once,
+        (phase.start_ps < ends) & (ends <= phase.end_ps),
+        inside / np.maximum(ends - begins, 1),
+    )
     return float(np.cumsum(sizes * share)[-1])  # in order, so that the last digit stays as it is

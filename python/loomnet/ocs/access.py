@@ -19,8 +19,9 @@ Note = Callable[[int, str], None]
 class Access:
     """`operate` has the signature of StandaloneSwitch.operate; `note` is called from inside it."""
 
-    def __init__(self, operate: Operate, settings: Settings | None = None,
-                 note: Note | None = None) -> None:
+    def __init__(
+        self, operate: Operate, settings: Settings | None = None, note: Note | None = None
+    ) -> None:
         self.operate, self.settings, self._note = operate, settings or Settings(), note
 
     def noted(self, request: str) -> Operate:

@@ -16,7 +16,7 @@ from loomnet.ocs.sockets import FOLDER, STATE
 
 MOST_ANSWER = 64 << 20  # bytes
 _ANSWER_S = 700.0  # longer than the longest patience of a reconcile
-_NO_RUN = ("ocs: nothing with a panel runs live; start it with `loomnet run FILE --clock live`")
+_NO_RUN = "ocs: nothing with a panel runs live; start it with `loomnet run FILE --clock live`"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class PanelSocket:
             return None
         except PermissionError:
             link.close()
-            raise PrivilegeError(f"ocs: run {self.run} is another user's; ask as that user, or "
-                                 "with sudo") from None
+            raise PrivilegeError(
+                f"ocs: run {self.run} is another user's; ask as that user, or with sudo"
+            ) from None
         except OSError as error:
             link.close()
-            raise UnavailableError(f"ocs: run {self.run} does not answer: "
-                                   f"{error.strerror or error}") from None
+            raise UnavailableError(
+                f"ocs: run {self.run} does not answer: {error.strerror or error}"
+            ) from None
 
 
 def sockets() -> list[PanelSocket]:
@@ -56,8 +58,9 @@ def sockets() -> list[PanelSocket]:
     for run in runs:
         folder = STATE / FOLDER / run
         try:
-            found += [PanelSocket(run, panel, folder / panel)
-                      for panel in sorted(os.listdir(folder))]
+            found += [
+                PanelSocket(run, panel, folder / panel) for panel in sorted(os.listdir(folder))
+            ]
         except OSError:  # the run is ending, or has only begun
             continue
     return found
@@ -69,8 +72,9 @@ def connected(panel: str | None, run: str | None) -> tuple[PanelSocket, socket.s
     every = sockets()
     runs = sorted({each.run for each in every})
     if run is not None and run not in runs:
-        raise UsageError(f"ocs: --run: no run {in_quotes(run)} with a panel"
-                         f"{did_you_mean(run, runs)}")
+        raise UsageError(
+            f"ocs: --run: no run {in_quotes(run)} with a panel{did_you_mean(run, runs)}"
+        )
     alive: list[tuple[PanelSocket, socket.socket]] = []
     try:
         refused: PrivilegeError | None = None
@@ -89,16 +93,18 @@ def connected(panel: str | None, run: str | None) -> tuple[PanelSocket, socket.s
             if panel is not None and any(run in (None, each.run) for each in every):
                 known = [each.panel for each in every if run in (None, each.run)]
                 if panel not in known:
-                    raise UsageError(f"ocs: --panel: no panel {in_quotes(panel)}"
-                                     f"{did_you_mean(panel, known)}")
+                    raise UsageError(
+                        f"ocs: --panel: no panel {in_quotes(panel)}{did_you_mean(panel, known)}"
+                    )
             raise UnavailableError(_NO_RUN)
         among = sorted({each.run for each, _ in alive})
         if len(among) > 1:
             raise UsageError(f"ocs: several runs have panels: add --run {' or --run '.join(among)}")
         if len(alive) > 1:
             names = [each.panel for each, _ in alive]
-            raise UsageError(f"ocs: run {among[0]} has {len(names)} panels: add --panel "
-                             f"{names[0]} … {names[-1]}")
+            raise UsageError(
+                f"ocs: run {among[0]} has {len(names)} panels: add --panel {names[0]} … {names[-1]}"
+            )
         return alive.pop()
     finally:
         for _, link in alive:

@@ -31,8 +31,11 @@ Fields = dict[str, Any]
 def _text(fields: Fields, name: str, default: str | None = None) -> str:
     found = fields.pop(name, default)
     if not isinstance(found, str):
-        raise UsageError(f'Invalid request: "{name}" is a text that is missing' if found is None
-                         else f'Invalid request: "{name}"={quoted(found)} is not a text')
+        raise UsageError(
+            f'Invalid request: "{name}" is a text that is missing'
+            if found is None
+            else f'Invalid request: "{name}"={quoted(found)} is not a text'
+        )
     return found
 
 
@@ -42,28 +45,38 @@ def _wanted(fields: Fields) -> list[str | names.Pair]:
     found = fields.pop("list", None)
     items = found.split(",") if isinstance(found, str) and found.strip() else found
     if not isinstance(items, list) or len(items) > names.MOST_NAMED:
-        raise UsageError('Invalid request: "list" is a text as 1A-16B,2-17 or a list, of '
-                         f"{names.MOST_NAMED} at most")
+        raise UsageError(
+            'Invalid request: "list" is a text as 1A-16B,2-17 or a list, of '
+            f"{names.MOST_NAMED} at most"
+        )
     wanted: list[str | names.Pair] = []
     for item in items:
         if isinstance(item, str):
             duplex = _DUPLEX.fullmatch(item.strip())
             wanted.append((int(duplex[1]), int(duplex[2])) if duplex else item)
-        elif isinstance(item, list) and len(item) == 2 and all(
-                type(each) is int and abs(each) < 10**9 for each in item):
+        elif (
+            isinstance(item, list)
+            and len(item) == 2
+            and all(type(each) is int and abs(each) < 10**9 for each in item)
+        ):
             wanted.append((item[0], item[1]))
         else:
-            raise names.NameMistake(f"Invalid cross-connect {quoted(item)}: write 1A-16B, or 1-16 "
-                                    "for both directions")
+            raise names.NameMistake(
+                f"Invalid cross-connect {quoted(item)}: write 1A-16B, or 1-16 for both directions"
+            )
     return wanted
 
 
 def _patience(fields: Fields) -> float:
     found = fields.pop("timeout_s", 60)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or \
-            not 0 <= found <= MOST_TIMEOUT_S:
-        raise UsageError(f'Invalid request: "timeout_s"={quoted(found)} is not 0 to '
-                         f"{MOST_TIMEOUT_S:g} seconds")
+    if (
+        isinstance(found, bool)
+        or not isinstance(found, (int, float))
+        or not 0 <= found <= MOST_TIMEOUT_S
+    ):
+        raise UsageError(
+            f'Invalid request: "timeout_s"={quoted(found)} is not 0 to {MOST_TIMEOUT_S:g} seconds'
+        )
     return float(found)
 
 
@@ -130,8 +143,7 @@ def answer(access: Access, line: bytes, ending: threading.Event) -> Fields:
             def call() -> Fields:
                 return asdict(sonic.reconcile(wanted, timeout_s=patience, ending=ending))
         else:
-            raise UsageError(f"Invalid command {quoted(command)}"
-                             f"{did_you_mean(command, COMMANDS)}")
+            raise UsageError(f"Invalid command {quoted(command)}{did_you_mean(command, COMMANDS)}")
         if asked:
             raise UsageError(f"Invalid request: {command} has no field {quoted(next(iter(asked)))}")
         return {"ok": call()}
@@ -150,8 +162,14 @@ class JsonServer(StreamServer):
 
     def __init__(self, access: Access, listener: socket.socket) -> None:
         self._access = access
-        super().__init__(listener, self._talk, name="loomnet-ocs", peer=user_of, idle_s=IDLE_S,
-                         busy=_line({"error": "Error: too many clients ask this panel already"}))
+        super().__init__(
+            listener,
+            self._talk,
+            name="loomnet-ocs",
+            peer=user_of,
+            idle_s=IDLE_S,
+            busy=_line({"error": "Error: too many clients ask this panel already"}),
+        )
 
     def _talk(self, client: Client) -> None:
         while True:

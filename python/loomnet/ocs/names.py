@@ -57,12 +57,15 @@ def pairs(text: str, ports: int) -> list[Pair]:
         elif one := _RANGE.fullmatch(name):
             a, a_last, b, b_last = (_number(each, ports, part) for each in one.groups())
             if a_last < a or b_last < b or a_last - a != b_last - b:
-                raise NameMistake(f"Invalid cross-connect range {quoted(part)}: both sides go "
-                                  "upwards and have equal lengths, as 1A..4A-5B..8B")
+                raise NameMistake(
+                    f"Invalid cross-connect range {quoted(part)}: both sides go "
+                    "upwards and have equal lengths, as 1A..4A-5B..8B"
+                )
             found.extend(zip(range(a, a_last + 1), range(b, b_last + 1), strict=True))
         else:
-            raise NameMistake(f"Invalid cross-connect id {quoted(part)}: write 1A-16B, from an A "
-                              "side to a B side")
+            raise NameMistake(
+                f"Invalid cross-connect id {quoted(part)}: write 1A-16B, from an A side to a B side"
+            )
         if len(found) > MOST_NAMED:
             raise NameMistake(f"Invalid cross-connect list: more than {MOST_NAMED} in one request")
     return once(found)
@@ -75,14 +78,18 @@ def once(found: Iterable[Pair]) -> list[Pair]:
         named: set[int] = set()
         for each in listed:
             if each[side] in named:
-                raise RangeMistake(f"Error: port {port_name(each[side], out)} is named twice; a "
-                                   "port is in one cross-connect")
+                raise RangeMistake(
+                    f"Error: port {port_name(each[side], out)} is named twice; a "
+                    "port is in one cross-connect"
+                )
             named.add(each[side])
     return listed
 
 
 def _number(digits: str, ports: int, text: str) -> int:
     if not 1 <= int(digits) <= ports:
-        raise RangeMistake(f"Error: no port {int(digits)} in {quoted(text.strip())}; the panel has "
-                           f"ports 1 to {ports}")
+        raise RangeMistake(
+            f"Error: no port {int(digits)} in {quoted(text.strip())}; the panel has "
+            f"ports 1 to {ports}"
+        )
     return int(digits) - 1

@@ -68,10 +68,16 @@ class Settings:
 
     def label(self, port: Simplex, text: str) -> None:
         """Sets a label; an empty text removes it. Raises UsageError."""
-        if len(text) > MOST_LABEL or not text.isascii() or not text.isprintable() \
-                or set(text) & set('";'):
-            raise UsageError(f"Error: label {quoted(text)}: printable ASCII without double quotes "
-                             f"and semicolons, {MOST_LABEL} characters at most")
+        if (
+            len(text) > MOST_LABEL
+            or not text.isascii()
+            or not text.isprintable()
+            or set(text) & set('";')
+        ):
+            raise UsageError(
+                f"Error: label {quoted(text)}: printable ASCII without double quotes "
+                f"and semicolons, {MOST_LABEL} characters at most"
+            )
         if text:
             self.labels[port] = text
         else:

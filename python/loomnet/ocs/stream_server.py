@@ -35,10 +35,11 @@ class Client:
         data, whole, began = bytearray(), True, None
         inside = False  # of double quotes
         while True:
-            at, inside = _end(self._rest, end, inside) if quotes and whole else \
-                (self._rest.find(end), False)
+            at, inside = (
+                _end(self._rest, end, inside) if quotes and whole else (self._rest.find(end), False)
+            )
             found = at >= 0
-            piece, rest = (self._rest[:at], self._rest[at + 1:]) if found else (self._rest, b"")
+            piece, rest = (self._rest[:at], self._rest[at + 1 :]) if found else (self._rest, b"")
             if whole and len(data) + len(piece) <= most:
                 data += piece
             else:
@@ -91,8 +92,16 @@ class StreamServer:
     `busy` is sent to a client that cannot be served because there are too many. Use it as a
     context manager, or call close()."""
 
-    def __init__(self, listener: socket.socket, serve: Callable[[Client], None], *, name: str,
-                 peer: Callable[[socket.socket], Hashable], busy: bytes, idle_s: float) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        serve: Callable[[Client], None],
+        *,
+        name: str,
+        peer: Callable[[socket.socket], Hashable],
+        busy: bytes,
+        idle_s: float,
+    ) -> None:
         self._listener, self._serve, self._name = listener, serve, name
         self._peer, self._busy, self._idle_s = peer, busy, idle_s
         self.ending = threading.Event()
@@ -141,8 +150,9 @@ class StreamServer:
                 of_one = sum(each == peer for each, _ in self._clients.values())
                 room = len(self._clients) < MOST_CLIENTS and of_one < MOST_OF_ONE
                 if room:
-                    thread = threading.Thread(target=self._one, args=(link,), name=self._name,
-                                              daemon=True)
+                    thread = threading.Thread(
+                        target=self._one, args=(link,), name=self._name, daemon=True
+                    )
                     self._clients[link] = peer, thread
                     thread.start()
             if not room:

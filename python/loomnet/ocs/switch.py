@@ -19,8 +19,9 @@ class StandaloneSwitch:
     """A panel's device. Its time is the wall-clock time since this object was made. Raises
     ValueError."""
 
-    def __init__(self, ports: int, profile: str = "sim25", *, carrier: str = "both",
-                 seed: int = 1) -> None:
+    def __init__(
+        self, ports: int, profile: str = "sim25", *, carrier: str = "both", seed: int = 1
+    ) -> None:
         self._device = PanelDevice(ports, profile, carrier, seed)
         self._begin = time.monotonic_ns()
         self._lock = threading.Lock()

@@ -44,16 +44,21 @@ class User:
 
 # Passwords of an emulated device on a network of its own. They protect nothing.
 # "root" is who published clients log in as where their user names nobody.
-USERS = {"admin": User("root", admin=True), "root": User("root", admin=True),
-         "user": User("user")}
+USERS = {"admin": User("root", admin=True), "root": User("root", admin=True), "user": User("user")}
 
 
 class Session:
     """One connection, without its socket. `wait(at_ps)` returns when the device's time is at_ps."""
 
-    def __init__(self, access: Access, state: State, wait: Callable[[int], object], *,
-                 users: Mapping[str, User] = USERS,
-                 on_flap: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        state: State,
+        wait: Callable[[int], object],
+        *,
+        users: Mapping[str, User] = USERS,
+        on_flap: Callable[[], None] = lambda: None,
+    ) -> None:
         self._access, self._state, self._wait = access, state, wait
         self._users, self._on_flap = users, on_flap
         self._user: User | None = None
@@ -70,8 +75,9 @@ class Session:
         ctag = ctag_of(text)
         try:
             command = parse(text, sid)
-            return completed(self._access.settings.name, ctag, self._lines(command, text),
-                             time.time())
+            return completed(
+                self._access.settings.name, ctag, self._lines(command, text), time.time()
+            )
         except Denied as why:
             return denied(sid, ctag, why, time.time())
 
@@ -100,6 +106,7 @@ class Session:
     def _await_light(self, ask: Ask) -> None:
         """Waits until the patched ports are tuned. Raises Denied where another client has patched
         one of them elsewhere meanwhile."""
+
         def look(device: Any, now_ps: int) -> tuple[bool, int]:
             there = all(device.target(a, False) == b for a, b in ask.patched)
             return there, max(device.dark_until(a) for a, _ in ask.patched) - now_ps
@@ -154,10 +161,17 @@ class Tl1Server:
     to use in place of `address`. Use it as a context manager, or call close(). Raises OSError
     where the address cannot be used."""
 
-    def __init__(self, operate: Operate, settings: Settings | None = None, *,
-                 address: tuple[str, int] = ("127.0.0.1", PORT),
-                 listener: socket.socket | None = None, users: Mapping[str, User] = USERS,
-                 note: Note | None = None, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        operate: Operate,
+        settings: Settings | None = None,
+        *,
+        address: tuple[str, int] = ("127.0.0.1", PORT),
+        listener: socket.socket | None = None,
+        users: Mapping[str, User] = USERS,
+        note: Note | None = None,
+        access: Access | None = None,
+    ) -> None:
         self._access = access or Access(operate, settings, note)
         self._users, self._state = users, State()
         self._flapper = Flapper(self._access)
@@ -165,8 +179,13 @@ class Tl1Server:
             listener = socket.create_server(address, backlog=64)
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._server = StreamServer(
-            listener, self._talk, name="loomnet-tl1", idle_s=IDLE_S, busy=b"\r\nbusy\r\n",
-            peer=lambda link: link.getpeername()[0])
+            listener,
+            self._talk,
+            name="loomnet-tl1",
+            idle_s=IDLE_S,
+            busy=b"\r\nbusy\r\n",
+            peer=lambda link: link.getpeername()[0],
+        )
 
     def close(self) -> None:
         """Ends all sessions and scripts. May be called more than once."""
@@ -184,8 +203,9 @@ class Tl1Server:
             if not wait_until(self._access.operate, at_ps, client.ending):
                 raise RunEnded("the run has ended")
 
-        session = Session(self._access, self._state, wait, users=self._users,
-                          on_flap=self._flapper.wake)
+        session = Session(
+            self._access, self._state, wait, users=self._users, on_flap=self._flapper.wake
+        )
         while session.open:
             try:
                 command = client.message(b";", MOST_COMMAND, quotes=True)
@@ -193,11 +213,13 @@ class Tl1Server:
                     return
                 reply = session.answer(command.decode("latin-1"))
             except TooLong:
-                reply = denied(self._access.settings.name, "0", Denied(
-                    "IICT", f"Parse error at offset {MOST_COMMAND + 1} in command"), time.time())
+                reply = denied(
+                    self._access.settings.name,
+                    "0",
+                    Denied("IICT", f"Parse error at offset {MOST_COMMAND + 1} in command"),
+                    time.time(),
+                )
             except RunEnded:
                 return
             if not client.send(reply):
                 return
-
-

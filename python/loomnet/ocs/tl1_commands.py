@@ -99,6 +99,7 @@ def real(text: str, least: float, most: float) -> float:
 
 # --- cross-connects -------------------------------------------------------------------------------
 
+
 def change(ask: Ask, remove: list[tuple[int, int]], add: list[tuple[int, int]]) -> None:
     try:
         ask.device.change(remove, add, "update", ask.now_ps)
@@ -116,8 +117,11 @@ def ent_patch(ask: Ask) -> list[str]:
 
 def dlt_patch(ask: Ask) -> list[str]:
     chosen = set(ask.listed())
-    gone = [(a, b) for a, b in ask.device.cross_connects()
-            if a + 1 in chosen or b + 1 + ask.ports in chosen]
+    gone = [
+        (a, b)
+        for a, b in ask.device.cross_connects()
+        if a + 1 in chosen or b + 1 + ask.ports in chosen
+    ]
     if gone:
         change(ask, gone, [])
     return []
@@ -129,6 +133,7 @@ def rtrv_patch(ask: Ask) -> list[str]:
 
 # --- shutters, labels -----------------------------------------------------------------------------
 
+
 def set_shutters(ask: Ask, closed: bool) -> list[str]:
     for port, out in ask.simplexes():
         ask.device.set_shutter(port, out, closed, ask.now_ps)
@@ -136,9 +141,10 @@ def set_shutters(ask: Ask, closed: bool) -> list[str]:
 
 
 def rtrv_shutters(ask: Ask) -> list[str]:
-    return [f"{number(each, ask.ports)}:"
-            f"{'CLOSED' if ask.device.shutter_closed(*each) else 'OPEN'}"
-            for each in ask.simplexes()]
+    return [
+        f"{number(each, ask.ports)}:{'CLOSED' if ask.device.shutter_closed(*each) else 'OPEN'}"
+        for each in ask.simplexes()
+    ]
 
 
 def ed_label(ask: Ask) -> list[str]:
@@ -161,11 +167,13 @@ def dlt_label(ask: Ask) -> list[str]:
 
 def rtrv_label(ask: Ask) -> list[str]:
     labels = ask.access.settings.labels
-    return [f"{number(each, ask.ports)}:{labels[each]}" for each in ask.simplexes()
-            if each in labels]
+    return [
+        f"{number(each, ask.ports)}:{labels[each]}" for each in ask.simplexes() if each in labels
+    ]
 
 
 # --- flapping -------------------------------------------------------------------------------------
+
 
 def ent_flap(ask: Ask) -> list[str]:
     ports = ask.listed(False)
@@ -204,11 +212,15 @@ def _stop_flap(ask: Ask, port: int) -> None:
 
 def rtrv_flap(ask: Ask) -> list[str]:
     flaps = ask.access.settings.flaps
-    return [f"{each}:{flap.off_ms},{flap.on_ms},{flap.cycles}" for each in ask.listed(False)
-            if (flap := flaps.get(each - 1)) is not None]
+    return [
+        f"{each}:{flap.off_ms},{flap.on_ms},{flap.cycles}"
+        for each in ask.listed(False)
+        if (flap := flaps.get(each - 1)) is not None
+    ]
 
 
 # --- light ----------------------------------------------------------------------------------------
+
 
 def set_atten(ask: Ask) -> list[str]:
     keyed, ports = ask.command.keyed, ask.listed(True)
@@ -256,11 +268,15 @@ def _below_reference(device: Any, egress: int, each: Attenuation, now_ps: int) -
     ingress = device.target(egress, True)
     if ingress is None or each.level is None:
         return None
-    reference = (ingress, False) if each.reference is None else simplex(each.reference,
-                                                                       device.ports)
+    reference = (
+        (ingress, False) if each.reference is None else simplex(each.reference, device.ports)
+    )
     whole_dbm = device.transmit_power(ingress) - device.insertion_loss(ingress, egress) / 100
-    power = device.power_dbm(reference[0], now_ps) if reference[1] else \
-        device.transmit_power(reference[0])
+    power = (
+        device.power_dbm(reference[0], now_ps)
+        if reference[1]
+        else device.transmit_power(reference[0])
+    )
     return None if power is None else max(whole_dbm - (power - each.level), 0.0)
 
 
@@ -269,8 +285,9 @@ def rtrv_atten(ask: Ask) -> list[str]:
     for each in ask.listed(True):
         found = ask.access.settings.attenuations.get(each - 1 - ask.ports, Attenuation())
         level = "" if found.level is None else f"{found.level:.2f}"
-        lines.append(f"{each}:{found.mode},{level},"
-                     f"{'' if found.reference is None else found.reference}")
+        lines.append(
+            f"{each}:{found.mode},{level},{'' if found.reference is None else found.reference}"
+        )
     return lines
 
 
@@ -310,13 +327,17 @@ def rtrv_pmon(ask: Ask) -> list[str]:
 
 # --- the device -----------------------------------------------------------------------------------
 
+
 def rtrv_eqpt(ask: Ask) -> list[str]:
     name = ask.name("SYSTEM", "BOOT", "TIMEOUT", "ATTEN")
     given = ask.command.keyed["PARAMETER"]
     settings, parameter = ask.access.settings, given.upper()
-    known = {"SYSTEM": {"SIZE": f"{ask.ports}x{ask.ports}"}, "BOOT": {"MODE": settings.boot},
-             "ATTEN": {"CONFIG": MODES[-1]},  # the last one stands for all of them
-             "TIMEOUT": {key: str(value) for key, value in ask.state.timeouts.items()}}[name]
+    known = {
+        "SYSTEM": {"SIZE": f"{ask.ports}x{ask.ports}"},
+        "BOOT": {"MODE": settings.boot},
+        "ATTEN": {"CONFIG": MODES[-1]},  # the last one stands for all of them
+        "TIMEOUT": {key: str(value) for key, value in ask.state.timeouts.items()},
+    }[name]
     if parameter not in known:
         raise invalid_value(given)
     return [f"{name}:{parameter}={known[parameter]}"]
@@ -374,8 +395,9 @@ VERBS = {
     "OPR-PORT-FLAP": Verb(opr_flap, changes=True),
     "RLS-PORT-FLAP": Verb(rls_flap, changes=True),
     "RTRV-PORT-FLAP": Verb(rtrv_flap),
-    "SET-PORT-ATTEN": Verb(set_atten, keys=("MODE", "LEVEL", "REFS"), required=("MODE",),
-                           changes=True),
+    "SET-PORT-ATTEN": Verb(
+        set_atten, keys=("MODE", "LEVEL", "REFS"), required=("MODE",), changes=True
+    ),
     "RTRV-PORT-ATTEN": Verb(rtrv_atten),
     "RTRV-PORT-POWER": Verb(rtrv_power),
     "SET-PORT-PMON": Verb(set_pmon, keys=("WAVE", "OFFSET", "AVG"), changes=True),
@@ -408,6 +430,7 @@ def check_parameters(command: Command, verb: Verb) -> None:
 
 def run(ask: Ask, verb: Verb, noted: str) -> list[str]:
     """Carries the command out and returns the lines of its answer. Raises Denied."""
+
     def touch(device: Any, now_ps: int) -> list[str]:
         ask.device, ask.now_ps = device, now_ps
         return verb.run(ask)

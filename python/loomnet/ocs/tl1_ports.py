@@ -86,5 +86,6 @@ def pairs(aid: str, ports: int) -> list[tuple[int, int]]:
 
 def named_pairs(crosses: Iterable[tuple[int, int]], ports: int, chosen: set[int]) -> list[str]:
     """Each cross-connect with a port among the chosen, as text such as `11,28`."""
-    return [f"{a + 1},{b + 1 + ports}" for a, b in crosses
-            if a + 1 in chosen or b + 1 + ports in chosen]
+    return [
+        f"{a + 1},{b + 1 + ports}" for a, b in crosses if a + 1 in chosen or b + 1 + ports in chosen
+    ]

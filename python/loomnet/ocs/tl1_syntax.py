@@ -117,14 +117,16 @@ def _unquoted(text: str) -> str:
 
 # --- answers --------------------------------------------------------------------------------------
 
+
 def completed(sid: str, ctag: str, lines: Iterable[str], at: float) -> bytes:
     body = "".join(f'   "{line}"\r\n' for line in lines)
     return f"{_header(sid, at)}M  {ctag} COMPLD\r\n{body};".encode("ascii")
 
 
 def denied(sid: str, ctag: str, why: Denied, at: float) -> bytes:
-    return (f"{_header(sid, at)}M  {ctag} DENY\r\n   {why.code}\r\n   /* {why.comment} */\r\n;"
-            ).encode("ascii", "replace")
+    return (
+        f"{_header(sid, at)}M  {ctag} DENY\r\n   {why.code}\r\n   /* {why.comment} */\r\n;"
+    ).encode("ascii", "replace")
 
 
 def _header(sid: str, at: float) -> str:

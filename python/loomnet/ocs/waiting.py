@@ -10,8 +10,9 @@ from loomnet.ocs.switch import Operate
 _LEAST_S, _MOST_S = 50e-6, 0.25
 
 
-def wait_until(operate: Operate, at_ps: int, ending: threading.Event,
-               timeout_s: float | None = None) -> bool:
+def wait_until(
+    operate: Operate, at_ps: int, ending: threading.Event, timeout_s: float | None = None
+) -> bool:
     """Returns True when the device's time is at_ps or later. Returns False where `ending` is set
     before, or where the patience, in wall-clock time, is over."""
     waited = 0.0

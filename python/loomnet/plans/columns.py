@@ -21,8 +21,14 @@ class Links:
     the fields that HalfLinkPlan has beside its number, name and ends; `names`: of a link's two
     directions, by its number. An index is the number that the link has in the whole fabric."""
 
-    def __init__(self, rows: numpy.ndarray, planes: numpy.ndarray, kinds: numpy.ndarray,
-                 settings: Sequence[Mapping[str, Any]], names: Names) -> None:
+    def __init__(
+        self,
+        rows: numpy.ndarray,
+        planes: numpy.ndarray,
+        kinds: numpy.ndarray,
+        settings: Sequence[Mapping[str, Any]],
+        names: Names,
+    ) -> None:
         self.rows, self.planes, self.kinds, self.settings = rows, planes, kinds, settings
         self._names = names
         self._whole = not len(rows) or rows[-1, 0] == len(rows) - 1
@@ -52,16 +58,20 @@ class Links:
         _, *ends = self.rows[at].tolist()
         if back:
             ends = ends[2:] + ends[:2]
-        return HalfLinkPlan(number, self._names(number // 2)[back], *ends,
-                            **self.settings[self.kinds[at, back]])
+        return HalfLinkPlan(
+            number, self._names(number // 2)[back], *ends, **self.settings[self.kinds[at, back]]
+        )
 
     def half_name(self, number: int) -> str:
         return self._names(number // 2)[number % 2]
 
     def half_numbers(self) -> dict[str, int]:
         """The number of each direction, by its name."""
-        return {name: 2 * number + back for number in self.numbers.tolist()
-                for back, name in enumerate(self._names(number))}
+        return {
+            name: 2 * number + back
+            for number in self.numbers.tolist()
+            for back, name in enumerate(self._names(number))
+        }
 
     def firsts(self) -> Iterator[LinkPlan]:
         """The first of all links that are alike both ways, of each kind, in order."""
@@ -78,8 +88,9 @@ class Links:
     def _link(self, number: int) -> LinkPlan:
         ahead, back = self.half(2 * number), self.half(2 * number + 1)
         plane = int(self.planes[self.place(number)])
-        return LinkPlan(number, ahead.name.replace("->", "--"), None if plane < 0 else plane,
-                        ahead, back)
+        return LinkPlan(
+            number, ahead.name.replace("->", "--"), None if plane < 0 else plane, ahead, back
+        )
 
     def __iter__(self) -> Iterator[LinkPlan]:
         return map(self.__getitem__, self.rows[:, 0].tolist())
@@ -88,8 +99,11 @@ class Links:
         return len(self.rows)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Links) and len(self) == len(other) and all(
-            a == b for a, b in zip(self, other, strict=True))
+        return (
+            isinstance(other, Links)
+            and len(self) == len(other)
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
 
 
 class Part(Generic[T]):

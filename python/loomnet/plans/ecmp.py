@@ -30,13 +30,20 @@ class SwitchRoutes:
         return self.groups[self.group[at]]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"groups": self.groups,
-                "group_of": dict(zip(self.hosts.tolist(), self.group.tolist(), strict=True))}
+        return {
+            "groups": self.groups,
+            "group_of": dict(zip(self.hosts.tolist(), self.group.tolist(), strict=True)),
+        }
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SwitchRoutes) and self.groups == other.groups and all(
-            np.array_equal(*each) for each in
-            ((self.hosts, other.hosts), (self.group, other.group)))
+        return (
+            isinstance(other, SwitchRoutes)
+            and self.groups == other.groups
+            and all(
+                np.array_equal(*each)
+                for each in ((self.hosts, other.hosts), (self.group, other.group))
+            )
+        )
 
 
 class _PlaneHosts:
@@ -83,8 +90,10 @@ class EcmpTables:
         """(port, link, node at its far end) towards other switches by what is usable."""
         if node not in self._around:
             self._around[node] = [
-                each for each in self.topology.neighbours(node)
-                if not self.topology.is_host(each[2]) and self._usable(*each[1:])]
+                each
+                for each in self.topology.neighbours(node)
+                if not self.topology.is_host(each[2]) and self._usable(*each[1:])
+            ]
         return self._around[node]
 
     def _towards(self, leaf: int) -> dict[int, tuple[int, ...]]:
@@ -99,8 +108,9 @@ class EcmpTables:
                     distance[far] = distance[node] + 1
                     todo.append(far)
         return {
-            node: tuple(port for port, _, far in self._neighbours(node)
-                        if distance[far] == hops - 1)
+            node: tuple(
+                port for port, _, far in self._neighbours(node) if distance[far] == hops - 1
+            )
             for node, hops in distance.items()
         }
 

@@ -101,8 +101,11 @@ class HostPlan:
 
     def to_dict(self) -> dict[str, Any]:
         flat = dataclasses.asdict(self)
-        return {**{name: flat.pop(name) for name in ("number", "name", "role")},
-                "address": self.address, **flat}
+        return {
+            **{name: flat.pop(name) for name in ("number", "name", "role")},
+            "address": self.address,
+            **flat,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,11 @@ class SwitchPlan:
 
     def to_dict(self) -> dict[str, Any]:
         flat = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return flat | {"ports": tuple(self.ports), "usids": self.usids.to_dict(),
-                       "routes": self.routes.to_dict()}
+        return flat | {
+            "ports": tuple(self.ports),
+            "usids": self.usids.to_dict(),
+            "routes": self.routes.to_dict(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

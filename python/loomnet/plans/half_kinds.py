@@ -36,45 +36,77 @@ class HalfKinds:
         self.settings.append({"glass": False, **settings, **ends})
         return len(self.settings) - 1
 
-    def of(self, spec: HalfLink, back: HalfLink, where: str, *, last_hop: bool, from_host: bool,
-           glass: bool = False, patched: bool = False) -> int:
+    def of(
+        self,
+        spec: HalfLink,
+        back: HalfLink,
+        where: str,
+        *,
+        last_hop: bool,
+        from_host: bool,
+        glass: bool = False,
+        patched: bool = False,
+    ) -> int:
         """The kind of a direction; `back` is the other one. `glass`: a panel sends it, `patched`:
         or it ends at one."""
         key = (spec, back, last_hop, from_host, glass, patched)
         if key not in self._known:
             settings = (
-                panel_settings(spec, self._rtt, self._frame, from_host=from_host,
-                               defaults=self._defaults, where=where)
-                if patched else
-                half_settings(spec, back, self._rtt, self._frame, last_hop=last_hop,
-                              from_host=from_host, where=where, defaults=self._defaults))
+                panel_settings(
+                    spec,
+                    self._rtt,
+                    self._frame,
+                    from_host=from_host,
+                    defaults=self._defaults,
+                    where=where,
+                )
+                if patched
+                else half_settings(
+                    spec,
+                    back,
+                    self._rtt,
+                    self._frame,
+                    last_hop=last_hop,
+                    from_host=from_host,
+                    where=where,
+                    defaults=self._defaults,
+                )
+            )
             self._known[key] = self.add(settings, last_hop=last_hop, glass=glass)
         return self._known[key]
 
     def add_regular(self, topology: ClosTopology) -> None:
         """The kinds of a regular fabric's links: those of its tiers, and the others."""
         shape, fabric = topology.shape, topology.fabric
-        tiers = (0, shape.leaf_link(0, 0, 0), shape.agg_link(0, 0, 0))[:len(fabric.specs)]
+        tiers = (0, shape.leaf_link(0, 0, 0), shape.agg_link(0, 0, 0))[: len(fabric.specs)]
         # A part need not have these links.
         firsts = None if topology.partial else [fabric.link(each).halves[0][0] for each in tiers]
         made = tier_settings(fabric, self._rtt, self._frame, self._defaults, firsts)
-        self.tiers = numpy.array([[self.add(half, last_hop=tier == 0 and towards == 1)
-                                   for towards, half in enumerate(halves)]
-                                  for tier, halves in enumerate(made)])
+        self.tiers = numpy.array(
+            [
+                [
+                    self.add(half, last_hop=tier == 0 and towards == 1)
+                    for towards, half in enumerate(halves)
+                ]
+                for tier, halves in enumerate(made)
+            ]
+        )
         for number, (ahead, back) in fabric.own.items():
             low = shape.link_tier(number) == 0
             (name, _), (other, _) = fabric.link(number).halves
             self.own[number] = (
                 self.of(ahead, back, name, last_hop=False, from_host=low),
-                self.of(back, ahead, other, last_hop=low, from_host=False))
+                self.of(back, ahead, other, last_hop=low, from_host=False),
+            )
 
 
 def links_of(topology: Topology, kinds: HalfKinds) -> Links:
     """Every link that is there, with its kinds."""
     if isinstance(topology, ClosTopology):
         return _regular_links(topology, kinds)
-    rows = numpy.array([(i, a.node, a.port, b.node, b.port)
-                        for i, (a, b) in enumerate(topology.ends)], numpy.int64).reshape(-1, 5)
+    rows = numpy.array(
+        [(i, a.node, a.port, b.node, b.port) for i, (a, b) in enumerate(topology.ends)], numpy.int64
+    ).reshape(-1, 5)
     planes = [-1 if plane is None else plane for plane in topology.plane]
     found = [_kinds_of(topology, link, kinds) for link in range(len(rows))]
 
@@ -82,20 +114,40 @@ def links_of(topology: Topology, kinds: HalfKinds) -> Links:
         (ahead, _), (back, _) = topology.links[number].halves
         return ahead, back
 
-    return Links(rows, numpy.array(planes, numpy.int64), numpy.array(found).reshape(-1, 2),
-                 kinds.settings, names)
+    return Links(
+        rows,
+        numpy.array(planes, numpy.int64),
+        numpy.array(found).reshape(-1, 2),
+        kinds.settings,
+        names,
+    )
 
 
 def _kinds_of(topology: Topology, link: int, kinds: HalfKinds) -> tuple[int, int]:
     made, ends = topology.links[link], [end.node for end in topology.ends[link]]
-    hosts, glass = ([each(node) for node in ends]
-                    for each in (topology.is_host, topology.is_panel))
+    hosts, glass = ([each(node) for node in ends] for each in (topology.is_host, topology.is_panel))
     (ahead, first), (back, second) = made.halves
     patched = any(glass)
-    return (kinds.of(first, second, ahead, last_hop=hosts[1], from_host=hosts[0],
-                     glass=glass[0], patched=patched),
-            kinds.of(second, first, back, last_hop=hosts[0], from_host=hosts[1],
-                     glass=glass[1], patched=patched))
+    return (
+        kinds.of(
+            first,
+            second,
+            ahead,
+            last_hop=hosts[1],
+            from_host=hosts[0],
+            glass=glass[0],
+            patched=patched,
+        ),
+        kinds.of(
+            second,
+            first,
+            back,
+            last_hop=hosts[0],
+            from_host=hosts[1],
+            glass=glass[1],
+            patched=patched,
+        ),
+    )
 
 
 def _regular_links(topology: ClosTopology, kinds: HalfKinds) -> Links:

@@ -91,8 +91,15 @@ def _host_maker(fabric: Fabric, topology: Topology) -> Any:
     if isinstance(topology, ClosTopology):
         shape, local = topology.shape, cast(ClosView, fabric).local.planned
         planes, panels = tuple(range(shape.planes)), (None,) * shape.planes
-        return lambda host: HostPlan(host, shape.name(host), "rank", tuple(
-            shape.host_link(plane, host) for plane in planes), planes, panels, *local)
+        return lambda host: HostPlan(
+            host,
+            shape.name(host),
+            "rank",
+            tuple(shape.host_link(plane, host) for plane in planes),
+            planes,
+            panels,
+            *local,
+        )
     return lambda host: _host_plan(fabric, topology, host)
 
 
@@ -116,8 +123,15 @@ def _panel_plan(fabric: Fabric, topology: Topology, name: str) -> PanelPlan:
     links = tuple(link for _, link, _ in topology.neighbours(node))
     ports = panel_ports(topology, name)
     panel = fabric.panels[name]
-    return PanelPlan(node, name, links, tuple(ports.table(panel.first)), panel.profile,
-                     panel.carrier, panel.placement)
+    return PanelPlan(
+        node,
+        name,
+        links,
+        tuple(ports.table(panel.first)),
+        panel.profile,
+        panel.carrier,
+        panel.placement,
+    )
 
 
 def panel_ports(topology: Topology, name: str) -> Ports:
@@ -131,15 +145,24 @@ class _Switches:
     what PFC reserves behind them. Raises FabricError where that is too much, or a port under PFC
     queues by a discipline that is not."""
 
-    def __init__(self, fabric: Fabric, topology: Topology, links: Links, kinds: HalfKinds,
-                 addresses: UsidPlan, routes: EcmpTables) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        topology: Topology,
+        links: Links,
+        kinds: HalfKinds,
+        addresses: UsidPlan,
+        routes: EcmpTables,
+    ) -> None:
         self._fabric, self._topology = fabric, topology
         self._addresses, self._routes = addresses, routes
         numbers = numpy.array(topology.switch_numbers, numpy.int64)
         # By the place of each switch among those that are there; what ends at a host or a panel
         # counts behind the last of them.
-        sends, takes = (self._places(numbers, links.rows[:, [first, second]])
-                        for first, second in ((1, 3), (3, 1)))
+        sends, takes = (
+            self._places(numbers, links.rows[:, [first, second]])
+            for first, second in ((1, 3), (3, 1))
+        )
         # Settings beyond all bounds are refused below by their sum: it must not wrap.
         most = max((each[field] for each in links.settings for field in _LIMITS), default=0)
         kind = object if most * (len(links) + 1) >= 2**62 else numpy.int64
@@ -156,7 +179,7 @@ class _Switches:
             for field in _LIMITS:
                 numpy.add.at(queued, sends, links.column(field))
         self._numbers, self._reserved = numbers, reserved
-        self._buffers = queued[:len(numbers)] + reserved[:-1]
+        self._buffers = queued[: len(numbers)] + reserved[:-1]
         for at in numpy.unique(self._buffers, return_index=True)[1].tolist():
             bounds.check_buffer(topology.names[int(numbers[at])], int(self._buffers[at]))
 
@@ -172,8 +195,10 @@ class _Switches:
         at = int(numpy.searchsorted(self._numbers, node))
         name = topology.names[node]
         ports: Sequence[int] = (
-            _Ports(topology.shape, node) if isinstance(topology, ClosTopology) else
-            tuple(link for _, link in sorted(topology.ports[node].items())))
+            _Ports(topology.shape, node)
+            if isinstance(topology, ClosTopology)
+            else tuple(link for _, link in sorted(topology.ports[node].items()))
+        )
         own = fabric.switches[name]
         return SwitchPlan(
             node,
@@ -197,9 +222,10 @@ def _check_under_pfc(topology: Topology, links: Links, wrong: numpy.ndarray) -> 
     for at, back in numpy.argwhere(wrong).tolist():
         half = links.half(2 * int(links.rows[at, 0]) + back)
         raise FabricError(
-            f'{half.name}: queue: ports of {topology.names[half.source]} are under PFC, so its '
+            f"{half.name}: queue: ports of {topology.names[half.source]} are under PFC, so its "
             f'packets wait by {UNDER_PFC_NAMES}, not "{half.queue}"; give queue="priority", or '
-            "pfc=False on its links")
+            "pfc=False on its links"
+        )
 
 
 def _regular_queues(topology: ClosTopology, kinds: HalfKinds) -> numpy.ndarray:
@@ -215,8 +241,9 @@ def _regular_queues(topology: ClosTopology, kinds: HalfKinds) -> numpy.ndarray:
     }
     found = {node: of_tier[shape.place(node)[0]] for node in topology.switch_numbers}
     for number, own in kinds.own.items():
-        for (node, _), mine, like in zip(shape.ends(number), own,
-                                         kinds.tiers[shape.link_tier(number)], strict=True):
+        for (node, _), mine, like in zip(
+            shape.ends(number), own, kinds.tiers[shape.link_tier(number)], strict=True
+        ):
             if node in found:
                 found[node] += int(kind[mine] - kind[like])
     return numpy.array(list(found.values()), object)

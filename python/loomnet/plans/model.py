@@ -53,8 +53,9 @@ class Plan:
     @property
     def ranks(self) -> tuple[int, ...]:
         """Where ranks of a job of all hosts are: rank r runs on the host of number ranks[r]."""
-        return tuple(host.number for host in self.hosts if host.role == "rank"
-                     for _ in range(host.ranks))
+        return tuple(
+            host.number for host in self.hosts if host.role == "rank" for _ in range(host.ranks)
+        )
 
     @cached_property
     def most_host_bps(self) -> int:
@@ -64,8 +65,10 @@ class Plan:
     def port_rates(self, host: HostPlan) -> tuple[int, ...]:
         """Bits per second at which each port of a host sends, as its link was built."""
         ends, number = self.topology.ends, host.number
-        return tuple(self.links.setting(2 * link + (ends[link][0].node != number), "rate_bps")
-                     for link in host.ports)
+        return tuple(
+            self.links.setting(2 * link + (ends[link][0].node != number), "rate_bps")
+            for link in host.ports
+        )
 
     @cached_property
     def most_local_window(self) -> int:
@@ -93,8 +96,9 @@ class Plan:
         """Whether switches join two hosts: not where one of them has ports at panels alone."""
         return self.topology.in_planes(source) and self.topology.in_planes(destination)
 
-    def port_paths(self, source: int, destination: int, *, by_usids: bool
-                   ) -> tuple[PlanePaths, ...]:
+    def port_paths(
+        self, source: int, destination: int, *, by_usids: bool
+    ) -> tuple[PlanePaths, ...]:
         """As paths(), of packets that say their way; for others, whose way switches find, a port of
         each plane."""
         if by_usids:
@@ -127,5 +131,8 @@ def writes_outstanding(plan: Plan) -> int:
     hosts = list(itertools.islice(plan.hosts, 64))
     nic_bps = max((sum(plan.port_rates(host)) for host in hosts), default=0)
     local = max((host.local_window for host in hosts), default=0)
-    return max(4, 1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES),
-               1 + local // MESSAGE_BYTES if local else 0)
+    return max(
+        4,
+        1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES),
+        1 + local // MESSAGE_BYTES if local else 0,
+    )

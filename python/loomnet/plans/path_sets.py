@@ -45,7 +45,7 @@ class PathSets:
             if len(known) < 2 and leaf not in known:
                 known.append(leaf)
         firsts = [known[0] for known in one.values()]
-        pairs = [(a, b) for at, a in enumerate(firsts) for b in firsts[at + 1:]]
+        pairs = [(a, b) for at, a in enumerate(firsts) for b in firsts[at + 1 :]]
         return pairs + [(known[0], known[1]) for known in one.values() if len(known) > 1]
 
     def between(self, first: int, last: int) -> tuple[Chain, ...]:
@@ -71,8 +71,10 @@ class PathSets:
         if switch not in self._around:
             topology = self._topology
             self._around[switch] = tuple(
-                far for _, _, far in topology.neighbours(switch)
-                if not topology.is_host(far) and not topology.is_panel(far))
+                far
+                for _, _, far in topology.neighbours(switch)
+                if not topology.is_host(far) and not topology.is_panel(far)
+            )
         return self._around[switch]
 
     def _kind(self, leaf: int) -> int:
@@ -105,8 +107,13 @@ class PathSets:
         def ways(node: int) -> int:
             """From here on."""
             if node not in count:
-                count[node] = 1 if hops[node] == 0 else sum(
-                    ways(far) for far in self._next_to(node) if hops.get(far) == hops[node] - 1)
+                count[node] = (
+                    1
+                    if hops[node] == 0
+                    else sum(
+                        ways(far) for far in self._next_to(node) if hops.get(far) == hops[node] - 1
+                    )
+                )
             return count[node]
 
         starts = [node for node in reached if hops[node] == least]
@@ -115,8 +122,9 @@ class PathSets:
             names = self._topology.names
             raise AddressError(
                 f"{total} shortest ways lead from {names[first]} to {names[last]}, and an entropy "
-                f"value numbers {MOST_WAYS}; give transport=\"roce\" or \"tcp\", or more planes "
-                "of fewer switches")
+                f'value numbers {MOST_WAYS}; give transport="roce" or "tcp", or more planes '
+                "of fewer switches"
+            )
 
         def walk(chain: Chain) -> Iterator[Chain]:
             node = chain[-1]

@@ -67,7 +67,7 @@ class PlanePaths:
         usids = list(self.usids)
         if self.ways:
             row = self.ways[uplink]
-            usids[self.uplink_slot:self.uplink_slot + len(row)] = row
+            usids[self.uplink_slot : self.uplink_slot + len(row)] = row
         elif self.uplink_slot >= 0:
             usids[self.uplink_slot] += uplink
         for slot in range(len(usids)):
@@ -88,11 +88,14 @@ class SwitchUsids:
     next: np.ndarray  # uint16[n, 2]
 
     @classmethod
-    def of(cls, block: int, own: int, ports: Any = (), links: Any = (), next: Any = ()
-           ) -> SwitchUsids:
+    def of(
+        cls, block: int, own: int, ports: Any = (), links: Any = (), next: Any = ()
+    ) -> SwitchUsids:
         """From columns: ports, and for each the uA uSID of its link and the uSID behind it."""
-        made = (np.column_stack([keys, ports]).astype(np.uint16).reshape(-1, 2)
-                for keys in (links, next))
+        made = (
+            np.column_stack([keys, ports]).astype(np.uint16).reshape(-1, 2)
+            for keys in (links, next)
+        )
         return cls(block, own, *(rows[np.argsort(rows[:, 0], kind="stable")] for rows in made))
 
     @property
@@ -104,8 +107,12 @@ class SwitchUsids:
         return tuple(map(tuple, self.next.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"block": self.block, "own": self.own, "adjacencies": self.adjacencies,
-                "fib": self.fib}
+        return {
+            "block": self.block,
+            "own": self.own,
+            "adjacencies": self.adjacencies,
+            "fib": self.fib,
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SwitchUsids) and self.to_dict() == other.to_dict()
@@ -239,15 +246,24 @@ class UsidPlan:
             pod, which = divmod(index, shape.aggs_per_pod)
             leaves = np.array(part.leaves_in(pod), np.int64)
             up = np.array(part.core_ups, np.int64)
-            found = ((leaves - pod * shape.leaves_per_pod, leaves, UA_T0, T0),
-                     (shape.leaves_per_pod + up, which * shape.cores_per_agg + up, UA_T1, T2))
+            found = (
+                (leaves - pod * shape.leaves_per_pod, leaves, UA_T0, T0),
+                (shape.leaves_per_pod + up, which * shape.cores_per_agg + up, UA_T1, T2),
+            )
         else:
             pods = np.array(part.pods, np.int64)
             which = index // shape.cores_per_agg
             found = ((pods, pods * shape.aggs_per_pod + which, UA_T1, T1),)
-        ports, links, after = (np.concatenate(each) for each in zip(*(
-            (ports, numbers + adjacent, numbers + own) for ports, numbers, adjacent, own in found),
-            strict=True))
+        ports, links, after = (
+            np.concatenate(each)
+            for each in zip(
+                *(
+                    (ports, numbers + adjacent, numbers + own)
+                    for ports, numbers, adjacent, own in found
+                ),
+                strict=True,
+            )
+        )
         return SwitchUsids.of(block(plane), self.own(switch), ports, links, after)
 
     def paths(self, source: int, destination: int, plane: int) -> PlanePaths:
@@ -274,8 +290,11 @@ class UsidPlan:
         there = [host for host in hosts if self.topology.in_planes(host)]
         for plane in range(self.topology.planes):
             leaf = {host: self.topology.leaf_of(host, plane).node for host in there}
-            ends = self.path_sets.kinds(leaf.values()) if pairs is None else {
-                (leaf[a], leaf[b]) for a, b in pairs if a in leaf and b in leaf}
+            ends = (
+                self.path_sets.kinds(leaf.values())
+                if pairs is None
+                else {(leaf[a], leaf[b]) for a, b in pairs if a in leaf and b in leaf}
+            )
             for first, last in ends:
                 self._route(first, last)
 
@@ -308,10 +327,15 @@ class UsidPlan:
         if key not in self._listed:
             slot = 0 if uA else 1
             width = switches - 2
-            self._listed[key] = tuple(self._named(first, chain, last)[slot:slot + width]
-                                      for chain in between)
-        return PlanePaths(self._named(first, between[0], last), 0 if uA else 1,
-                          tuple(range(len(between))), ways=self._listed[key])
+            self._listed[key] = tuple(
+                self._named(first, chain, last)[slot : slot + width] for chain in between
+            )
+        return PlanePaths(
+            self._named(first, between[0], last),
+            0 if uA else 1,
+            tuple(range(len(between))),
+            ways=self._listed[key],
+        )
 
     def _named(self, first: int, between: tuple[int, ...], last: int) -> tuple[int, ...]:
         """uSIDs of one way, without the last hop."""

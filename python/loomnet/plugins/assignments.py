@@ -52,8 +52,9 @@ def assigner_made(name: str) -> Any:
         return made()
 
 
-def circuits_of(name: str, plugin: Any, demand: np.ndarray, free: np.ndarray,
-                previous: np.ndarray) -> np.ndarray:
+def circuits_of(
+    name: str, plugin: Any, demand: np.ndarray, free: np.ndarray, previous: np.ndarray
+) -> np.ndarray:
     """What the plug-in of that name assigns. Raises PluginError where it does not keep its
     contract."""
     where = f'assignment "{name}"'
@@ -62,17 +63,22 @@ def circuits_of(name: str, plugin: Any, demand: np.ndarray, free: np.ndarray,
         found = np.asarray(plugin.assign(*given))
     at = defined_at(plugin.assign)
     if found.shape != demand.shape or found.dtype.kind not in "iu":
-        raise PluginError(f"{where}: assign gave {quoted(found.tolist())}, which is no array "
-                          f"{demand.shape} of whole numbers{at}")
+        raise PluginError(
+            f"{where}: assign gave {quoted(found.tolist())}, which is no array "
+            f"{demand.shape} of whole numbers{at}"
+        )
     circuits = found.astype(np.int64)
     if (circuits < 0).any():
         raise PluginError(f"{where}: assign gave less than 0 circuits{at}")
     if (circuits != circuits.T).any() or circuits.diagonal().any():
-        raise PluginError(f"{where}: assign gave circuits that are not symmetrical with zeros on "
-                          f"the diagonal{at}")
+        raise PluginError(
+            f"{where}: assign gave circuits that are not symmetrical with zeros on the diagonal{at}"
+        )
     over = np.flatnonzero(circuits.sum(axis=1) > free)
     if over.size:
         server = int(over[0])
-        raise PluginError(f"{where}: assign gave server {server} {circuits[server].sum()} circuits "
-                          f"for {free[server]} free ports{at}")
+        raise PluginError(
+            f"{where}: assign gave server {server} {circuits[server].sum()} circuits "
+            f"for {free[server]} free ports{at}"
+        )
     return circuits

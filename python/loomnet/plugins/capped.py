@@ -71,8 +71,9 @@ def made_by(name: str, plugin: type, make: Callable[[Any], Any]) -> Iterator[Non
     accurate = bool(getattr(plugin, "accurate_ecn", False))
 
     def register(make: Callable[[Any], Any]) -> None:
-        _core.register_congestion_control(name, make, needs=needs, options=options,
-                                          accurate_ecn=accurate)
+        _core.register_congestion_control(
+            name, make, needs=needs, options=options, accurate_ecn=accurate
+        )
 
     make.__wrapped__ = plugin  # type: ignore[attr-defined]  # breaches name the lines of its code
     register(make)

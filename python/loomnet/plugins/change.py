@@ -59,10 +59,18 @@ class Link:
         if self.rate is not None:
             share = self.rate.count / half.rate_bps
             if share > 1:
-                raise UsageError(f"change.link: {self.rate} is above {half.name}'s own rate, "
-                                 f"{Rate.of(half.rate_bps)}")
-        return LinkState(up=self.up, loss=self.loss, burst=self.burst,
-                         extra_delay_ps=self.extra_delay.count, share=share, queue_share=share)
+                raise UsageError(
+                    f"change.link: {self.rate} is above {half.name}'s own rate, "
+                    f"{Rate.of(half.rate_bps)}"
+                )
+        return LinkState(
+            up=self.up,
+            loss=self.loss,
+            burst=self.burst,
+            extra_delay_ps=self.extra_delay.count,
+            share=share,
+            queue_share=share,
+        )
 
 
 @dataclass(frozen=True)
@@ -75,8 +83,10 @@ class Switch:
 
     def resolved(self, plan: Plan) -> list[Change]:
         numbers = plan.topology.number
-        return [SwitchChange(numbers[name], self.up)
-                for name in plan.topology.fabric.match_switches(self.pattern)]
+        return [
+            SwitchChange(numbers[name], self.up)
+            for name in plan.topology.fabric.match_switches(self.pattern)
+        ]
 
 
 @dataclass(frozen=True)
@@ -90,8 +100,9 @@ class Routes:
         topology, links, switches = plan.topology, set(), set()
         for name in self.avoid:
             if "--" in name or "->" in name:
-                links |= {topology.link_number[link.name]
-                          for link, _ in topology.fabric.match(name)}
+                links |= {
+                    topology.link_number[link.name] for link, _ in topology.fabric.match(name)
+                }
             else:
                 switches |= {topology.number[each] for each in topology.fabric.match_switches(name)}
         avoided = frozenset(links), frozenset(switches)
@@ -109,8 +120,9 @@ class Circuits:
     def resolved(self, plan: Plan) -> list[Change]:
         panels = [panel.name for panel in plan.panels]
         if self.panel not in panels:
-            raise UsageError(f'change.circuits: no panel "{self.panel}"'
-                             f"{did_you_mean(self.panel, panels)}")
+            raise UsageError(
+                f'change.circuits: no panel "{self.panel}"{did_you_mean(self.panel, panels)}'
+            )
         panel_ports(plan.topology, self.panel).table(self.pairs)
         return [CircuitChange(self.panel, self.pairs)]
 
@@ -157,23 +169,30 @@ def link(
     if isinstance(rate, (int, float)) and not isinstance(rate, bool):
         share = float(rate)
         if not 0 < share <= 1:
-            raise UsageError(f"change.link: rate={quoted(rate)}: a share above 0, at most 1, or a "
-                             'rate such as "10 Gb/s"')
+            raise UsageError(
+                f"change.link: rate={quoted(rate)}: a share above 0, at most 1, or a "
+                'rate such as "10 Gb/s"'
+            )
     elif rate is not None:
         wanted = Rate.given("change.link: rate", rate)
         if wanted.count < 1:
             raise UsageError(f"change.link: rate={wanted} must be above 0; up=False takes it down")
     for name, value, least, most in (("loss", loss, 0, 1), ("burst", burst, 1, math.inf)):
-        if (isinstance(value, bool) or not isinstance(value, (int, float))
-                or not math.isfinite(value) or not least <= value <= most):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not math.isfinite(value)
+            or not least <= value <= most
+        ):
             bounds = "0 to 1" if name == "loss" else "1 or more"
             raise UsageError(f"change.link: {name}={quoted(value)} must be {bounds}")
     extra = Time.given("change.link: extra_delay", extra_delay)
     if extra.count < 0:
         raise UsageError(f"change.link: extra_delay={extra} must not be negative")
     if extra > MOST_TIME:
-        raise UsageError(f"change.link: extra_delay={extra} is more than the {hours(MOST_TIME)} "
-                         "that a run has")
+        raise UsageError(
+            f"change.link: extra_delay={extra} is more than the {hours(MOST_TIME)} that a run has"
+        )
     return Link(link, up, wanted, share, extra, float(loss), float(burst), called_from())
 
 
@@ -195,9 +214,11 @@ def routes(*, avoid: Sequence[str] = ()) -> Routes:
     senders choose, are theirs. Each such change replaces the controller's last one."""
     names = [avoid] if isinstance(avoid, str) else avoid
     if not isinstance(names, (list, tuple, set, frozenset)) or not all(
-            isinstance(each, str) for each in names):
-        raise UsageError(f"change.routes: avoid={quoted(avoid)} is not a list of names of links "
-                         "and switches")
+        isinstance(each, str) for each in names
+    ):
+        raise UsageError(
+            f"change.routes: avoid={quoted(avoid)} is not a list of names of links and switches"
+        )
     ordered = sorted(names) if isinstance(names, (set, frozenset)) else names
     return Routes(tuple(ordered), called_from())
 

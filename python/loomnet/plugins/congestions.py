@@ -41,8 +41,9 @@ class EventKind(str):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str) and str(other) not in KINDS:
-            raise ValueError(f"event.kind is never {quoted(str(other))}"
-                             f"{did_you_mean(other, KINDS)}")
+            raise ValueError(
+                f"event.kind is never {quoted(str(other))}{did_you_mean(other, KINDS)}"
+            )
         return str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
@@ -87,8 +88,9 @@ def register_congestion(name: str, made: type) -> None:
 
     check_new(CONGESTION, name, made)
     where = f"plugin.congestion {in_quotes(name)}"
-    built_in = [each for each, row in _core.congestion_controls().items()
-                if not row["virtual_only"]]
+    built_in = [
+        each for each, row in _core.congestion_controls().items() if not row["virtual_only"]
+    ]
     if name in built_in:
         raise UsageError(f"{where}: the engine has a control of that name; choose another")
     options, needs = getattr(made, "options", {}), getattr(made, "needs", ())
@@ -98,8 +100,12 @@ def register_congestion(name: str, made: type) -> None:
         raise UsageError(f"{where}: needs={quoted(needs)} is not a tuple of names of signals")
     try:
         _core.register_congestion_control(
-            name, made, needs=list(needs), options=options,
-            accurate_ecn=bool(getattr(made, "accurate_ecn", False)))
+            name,
+            made,
+            needs=list(needs),
+            options=options,
+            accurate_ecn=bool(getattr(made, "accurate_ecn", False)),
+        )
     except (ValueError, TypeError) as error:
         raise UsageError(f"{where}: {error}") from None
     if _core.plugin_under_way not in under_way:

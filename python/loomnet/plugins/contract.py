@@ -17,7 +17,7 @@ OPTIONAL: Mapping[str, str] = {
     "on_undo(now_ps)": "what was taken for lost had arrived after all: take the last cut back",
     "on_ports(live, total, now_ps)": "the number of the host's ports that have carrier has changed",
     "observe()": "a run that observes asks for finite numbers by name, or `None` for no value now; "
-                 "names of the engine's own series, as `cwnd`, are refused",
+    "names of the engine's own series, as `cwnd`, are refused",
 }
 # Signals that `needs` may name.
 NEEDS: Mapping[str, str] = {
@@ -33,15 +33,26 @@ NEEDS: Mapping[str, str] = {
 
 def fields(of: type) -> list[tuple[str, str]]:
     """(name, what it is) of what the engine hands to a class."""
-    return [(name, inspect.getdoc(member) or "") for name, member in vars(of).items()
-            if isinstance(member, property)]
+    return [
+        (name, inspect.getdoc(member) or "")
+        for name, member in vars(of).items()
+        if isinstance(member, property)
+    ]
 
 
 def table(of: type, given: Mapping[str, Mapping[str, object]] | None = None) -> Table:
     """Its fields with what each is and the transports over which it had a value: `given`, by
     transport and name."""
-    rows = [{"field": name, "what": text, **(
-        {} if given is None else
-        {"over": ", ".join(each for each, seen in given.items() if seen.get(name))})}
-        for name, text in fields(of)]
+    rows = [
+        {
+            "field": name,
+            "what": text,
+            **(
+                {}
+                if given is None
+                else {"over": ", ".join(each for each, seen in given.items() if seen.get(name))}
+            ),
+        }
+        for name, text in fields(of)
+    ]
     return Table(("field", "what", *(() if given is None else ("over",))), rows)

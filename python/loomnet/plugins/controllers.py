@@ -61,14 +61,17 @@ class JobView(Protocol):
     def iterations(self) -> int:
         """How many have ended."""
         ...
+
     @property
     def last_iteration_s(self) -> float | None:
         """Seconds that the last of them took."""
         ...
+
     @property
     def payload_bytes(self) -> int:
         """Payload that has arrived at the job's hosts so far."""
         ...
+
     @property
     def ended(self) -> str | None:
         """How the job has ended; None while it runs."""
@@ -86,10 +89,12 @@ class LinkView(Protocol):
     def rate_bps(self) -> int:
         """Its rate now, faults and changes included."""
         ...
+
     @property
     def queued_bytes(self) -> int:
         """Bytes that wait in the port which sends into it."""
         ...
+
     @property
     def counters(self) -> Mapping[str, int]:
         """The direction's counters so far: packets, bytes, marked, drops by name."""
@@ -104,23 +109,29 @@ class View(Protocol):
     def now(self) -> int:
         """Picoseconds since the first job's first iteration began."""
         ...
+
     @property
     def jobs(self) -> Mapping[str, JobView]:
         """By name; the only job of a run is "job" where it has none."""
         ...
+
     @property
     def links(self) -> list[str]:
         """Names of all directions of links."""
         ...
+
     def link(self, name: str) -> LinkView:
         """One direction, "a->b". Raises UsageError with the nearest names."""
         ...
+
     def circuits(self, panel: str) -> list[tuple[str, str]]:
         """Hosts that the circuits of a panel join. Raises UsageError with the nearest names."""
         ...
+
     def switch(self, name: str) -> SwitchState:
         """What a switch's program has counted and holds. Raises UsageError with the nearest."""
         ...
+
     def senders(self) -> np.ndarray:
         """A numpy structured array with a row for each sender under way, as ln.World.step() gives
         them. Of jobs other than flows each queue pair that has sent something: its `flow` is -1."""
@@ -169,8 +180,9 @@ class ControllerChoice:
             known = [name for name in inspect.signature(kind).parameters]
             unknown = [name for name in self.options if name not in known]
             if unknown:
-                raise UsageError(f"{where} has no option {unknown[0]}"
-                                 f"{did_you_mean(unknown[0], known)}") from None
+                raise UsageError(
+                    f"{where} has no option {unknown[0]}{did_you_mean(unknown[0], known)}"
+                ) from None
             raise UsageError(f"{where}: {error}; give it to ln.controller") from None
         refused: LoomnetError | None = None
         with asked(where, "__init__"):
@@ -185,19 +197,23 @@ class ControllerChoice:
     def describe(self) -> str:
         """For the report's fidelity."""
         words = [self.name, *([f"every {self.every}"] if self.every is not None else [])]
-        return " ".join([*words, *(f"{name}={_shown(value)}"
-                                   for name, value in self.options.items())])
+        return " ".join(
+            [*words, *(f"{name}={_shown(value)}" for name, value in self.options.items())]
+        )
 
 
 @checked_call
-def controller(name: str, /, *, every: Time | str | None = None, **options: Any
-               ) -> ControllerChoice:
+def controller(
+    name: str, /, *, every: Time | str | None = None, **options: Any
+) -> ControllerChoice:
     """A registered controller for `lab.run(…, controllers=[…])`. `every`: emulated time between two
     calls of its advance(); live, 5 ms of wall time or more. `options` go to its class."""
     kind = plugin_named(CONTROLLER, "controller", name)
     if "every" in inspect.signature(kind).parameters:
-        raise UsageError(f'controller "{name}": its class has an option every, which ln.controller '
-                         "takes for itself; give the option another name")
+        raise UsageError(
+            f'controller "{name}": its class has an option every, which ln.controller '
+            "takes for itself; give the option another name"
+        )
     step = None if every is None else Time.given("controller: every", every)
     if step is not None and step < LEAST_EVERY:
         raise UsageError(f"controller: every={step} must be {LEAST_EVERY} or more")
@@ -208,13 +224,17 @@ def controllers_of(found: Any) -> list[ControllerChoice]:
     """What `controllers=` of a run says. Raises UsageError."""
     given = [found] if isinstance(found, ControllerChoice) else found
     if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
-        raise UsageError(f"run: controllers={quoted(found)} is not a list; write "
-                         '[ln.controller("mine", every="30 ms")]')
+        raise UsageError(
+            f"run: controllers={quoted(found)} is not a list; write "
+            '[ln.controller("mine", every="30 ms")]'
+        )
     choices = list(given)
     for each in choices:
         if not isinstance(each, ControllerChoice):
-            raise UsageError(f"run: controllers: {quoted(each)} is not a controller; write "
-                             'ln.controller("mine", every="30 ms")')
+            raise UsageError(
+                f"run: controllers: {quoted(each)} is not a controller; write "
+                'ln.controller("mine", every="30 ms")'
+            )
     return choices
 
 
@@ -250,8 +270,10 @@ class Seat:
         if self._asks:
             self._ask()
         if every is None and self._asked is None and not self.subscribes:
-            raise UsageError(f'controller "{name}": nothing calls it: give every="30 ms" to '
-                             "ln.controller, or the class next_time() or subscribes")
+            raise UsageError(
+                f'controller "{name}": nothing calls it: give every="30 ms" to '
+                "ln.controller, or the class next_time() or subscribes"
+            )
 
     def breach(self, what: str) -> PluginError:
         """The error that ends the run."""
@@ -306,8 +328,10 @@ class Seat:
 
     def _gave(self, method: str, found: Any, what: str) -> PluginError:
         """`advance gave 5, which is … (policy.py:12)`, where the method begins."""
-        return self.breach(f"{method} gave {quoted(found)}, which is {what}"
-                           f"{defined_at(getattr(self.plugin, method, None))}")
+        return self.breach(
+            f"{method} gave {quoted(found)}, which is {what}"
+            f"{defined_at(getattr(self.plugin, method, None))}"
+        )
 
     def _call(self, method: str, *arguments: Any) -> Any:
         with asked(self._where, method), self.listening():
@@ -319,8 +343,9 @@ class Seat:
             raise self._of_class(f"subscribes={quoted(given)} is not a tuple of kinds of events")
         for kind in kinds:
             if kind not in EVENTS:
-                raise self._of_class(f"subscribes: no event {in_quotes(kind)}"
-                                     f"{did_you_mean(kind, EVENTS)}")
+                raise self._of_class(
+                    f"subscribes: no event {in_quotes(kind)}{did_you_mean(kind, EVENTS)}"
+                )
         return tuple(kinds)
 
     def _ask(self) -> None:
@@ -328,11 +353,13 @@ class Seat:
         if isinstance(found, Time):
             found = found.count
         if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
-            raise self._gave("next_time", found,
-                             "no whole number of picoseconds and not None")
+            raise self._gave("next_time", found, "no whole number of picoseconds and not None")
         if found is not None and (found < 0 or (self._last is not None and found <= self._last)):
-            last = ("before 0" if self._last is None else
-                    f"not after {self._last}, the time of its last call")
+            last = (
+                "before 0"
+                if self._last is None
+                else f"not after {self._last}, the time of its last call"
+            )
             raise self._gave("next_time", found, last)
         if found is not None and found >= FOREVER:
             raise self._gave("next_time", found, "beyond the end of time; None says never")
@@ -345,19 +372,26 @@ class Seat:
         if kind in _CHANGES:
             answer = [answer]
         elif not issubclass(kind, Iterable) or issubclass(kind, (str, bytes, Mapping)):
-            raise self._gave(method, answer, 'no list of changes; return [ln.change.link("a--b", '
-                                             "up=False)]")
+            raise self._gave(
+                method, answer, 'no list of changes; return [ln.change.link("a--b", up=False)]'
+            )
         found: list[Change] = []
         with asked(self._where, method), self.listening():
             changes = list(itertools.islice(answer, MOST_CHANGES + 1))  # perhaps of a generator
         if len(changes) > MOST_CHANGES:
-            raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes"
-                              f"{defined_at(getattr(self.plugin, method, None))}")
+            raise self.breach(
+                f"{method} gave more than {MOST_CHANGES:,} changes"
+                f"{defined_at(getattr(self.plugin, method, None))}"
+            )
         for each in changes:
             if type(each) not in _CHANGES:
-                raise self._gave(method, each, "no change; write ln.change.link, ln.change.switch, "
-                                               "ln.change.routes, ln.change.circuits or "
-                                               "ln.change.senders")
+                raise self._gave(
+                    method,
+                    each,
+                    "no change; write ln.change.link, ln.change.switch, "
+                    "ln.change.routes, ln.change.circuits or "
+                    "ln.change.senders",
+                )
             try:
                 found += each.resolved(self.plan)
             except UsageError as error:

@@ -17,8 +17,12 @@ from loomnet.base.wall_time import WallTimeOver, users_code
 
 _PACKAGE = Path(__file__).parents[1]
 # A frame in one of these folders is Python's library or an installed package, not the user's code.
-_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve()
-                    for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LIBRARIES = tuple(
+    {
+        Path(sysconfig.get_path(name)).resolve()
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+)
 
 
 # What a plug-in's own code may raise, to be said in one line: sys.exit() is no way to end a run.
@@ -105,8 +109,11 @@ def defined_in(made: Any, method: str) -> str:
     none, of __init__ or of the first method in the class."""
     made = inspect.unwrap(made)
     for owner in getattr(made, "__mro__", ()):
-        code = {name: inspect.unwrap(found).__code__ for name, found in vars(owner).items()
-                if inspect.isfunction(found)}
+        code = {
+            name: inspect.unwrap(found).__code__
+            for name, found in vars(owner).items()
+            if inspect.isfunction(found)
+        }
         own = {name: each for name, each in code.items() if not _ours(each.co_filename)}
         if own:
             first = min(own.values(), key=lambda each: each.co_firstlineno)

@@ -64,8 +64,10 @@ def priority(name: str) -> Callable[[Class], Class]:
     """Registers a class that says how urgent a message is; see Priority. A run has it by
     `ln.ModelJob(…, priority="mine")`."""
     if name in FORMULAS:
-        raise UsageError(f"plugin.priority {in_quotes(name)}: the engine has a formula of that "
-                         "name; choose another")
+        raise UsageError(
+            f"plugin.priority {in_quotes(name)}: the engine has a formula of that "
+            "name; choose another"
+        )
     return _registers(PRIORITY, name)
 
 
@@ -74,8 +76,10 @@ def assignment(name: str) -> Callable[[Class], Class]:
     """Registers a class that says which servers circuits join; see Assigner. `rule="mine"` takes it
     wherever a rule of the engine is taken."""
     if name in RULES:
-        raise UsageError(f"plugin.assignment {in_quotes(name)}: the engine has a rule of that "
-                         "name; choose another")
+        raise UsageError(
+            f"plugin.assignment {in_quotes(name)}: the engine has a rule of that "
+            "name; choose another"
+        )
     return _registers(ASSIGNMENT, name)
 
 

@@ -58,19 +58,22 @@ def formula(message: Message, name: str = "esa") -> int:
 
     known = [each for each in FORMULAS if each != "random"]
     if not isinstance(name, str) or name not in known:
-        raise UsageError(f"plugin.formula: no formula {in_quotes(name)}"
-                         f"{did_you_mean(name, known)}")
+        raise UsageError(f"plugin.formula: no formula {in_quotes(name)}{did_you_mean(name, known)}")
     if not isinstance(message, Message):
         raise UsageError(f"plugin.formula: {quoted(message)} is no message; see plugin.Message")
     layer, layers = (0, 1) if message.layer is None else (message.layer, message.layers)
     for field, count in (("layer", layer), ("layers", layers)):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
-            raise UsageError(f"plugin.formula: {field}={quoted(count)} is no whole number from 0 "
-                             "to 2^31")
-    return _core.priority_of(name, remaining_s=_known("remaining_s", message.remaining_s),
-                             communication_ratio=_known("communication_ratio",
-                                                        message.communication_ratio),
-                             layers=max(layers, 1), layer=layer)
+            raise UsageError(
+                f"plugin.formula: {field}={quoted(count)} is no whole number from 0 to 2^31"
+            )
+    return _core.priority_of(
+        name,
+        remaining_s=_known("remaining_s", message.remaining_s),
+        communication_ratio=_known("communication_ratio", message.communication_ratio),
+        layers=max(layers, 1),
+        layer=layer,
+    )
 
 
 def _known(field: str, value: float | None) -> float:
@@ -89,8 +92,10 @@ def check_priority(where: str, name: str, clock: str) -> None:
         known = (*FORMULAS, *registered_names(PRIORITY))
         raise UsageError(f"{where}: no priority {in_quotes(name)}{did_you_mean(name, known)}")
     if clock == "live":
-        raise UsageError(f"{where}: {in_quotes(name)} is a class in Python, which is asked on the "
-                         f"virtual clock alone; live there are {', '.join(FORMULAS)}")
+        raise UsageError(
+            f"{where}: {in_quotes(name)} is a class in Python, which is asked on the "
+            f"virtual clock alone; live there are {', '.join(FORMULAS)}"
+        )
 
 
 def priority_made(where: str, name: str) -> Any:
@@ -110,8 +115,13 @@ def priority_of(name: str, plugin: Any, message: Message) -> int:
     where = f'priority "{name}"'
     with asked(where, "priority"):
         found = plugin.priority(message)
-    if (isinstance(found, bool) or not isinstance(found, int)
-            or not LEAST_PRIORITY <= found <= MOST_PRIORITY):
-        raise PluginError(f"{where}: priority gave {quoted(found)}, which is no whole number from "
-                          f"{LEAST_PRIORITY} to {MOST_PRIORITY}{defined_at(plugin.priority)}")
+    if (
+        isinstance(found, bool)
+        or not isinstance(found, int)
+        or not LEAST_PRIORITY <= found <= MOST_PRIORITY
+    ):
+        raise PluginError(
+            f"{where}: priority gave {quoted(found)}, which is no whole number from "
+            f"{LEAST_PRIORITY} to {MOST_PRIORITY}{defined_at(plugin.priority)}"
+        )
     return found

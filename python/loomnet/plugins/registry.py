@@ -13,15 +13,21 @@ PRIORITY = "priority"
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,39}")
 _SCENARIO = re.compile("^loomnet_scenario_(.*)_[0-9a-f]{8}$")  # as labs.scenario names them
 _classes: dict[str, dict[str, type]] = {
-    ASSIGNMENT: {}, CONGESTION: {}, CONTROLLER: {}, PRIORITY: {}}
+    ASSIGNMENT: {},
+    CONGESTION: {},
+    CONTROLLER: {},
+    PRIORITY: {},
+}
 
 
 def check_name(kind: str, name: Any) -> None:
     """Raises UsageError unless the name is a plain one."""
     where = f"plugin.{kind}"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(f"{where}: {quoted(name)} is not a name: write up to 40 letters, digits, "
-                         f'_ and -, as @ln.plugin.{kind}("mine")')
+        raise UsageError(
+            f"{where}: {quoted(name)} is not a name: write up to 40 letters, digits, "
+            f'_ and -, as @ln.plugin.{kind}("mine")'
+        )
 
 
 def check_new(kind: str, name: str, made: Any) -> None:
@@ -29,12 +35,15 @@ def check_new(kind: str, name: str, made: Any) -> None:
     the same class, as a notebook's cell that runs again defines it."""
     where = f"plugin.{kind}"
     if not isinstance(made, type):
-        raise UsageError(f"{where}: {quoted(made)} is not a class; write @ln.plugin.{kind}"
-                         f'("{name}") above a class')
+        raise UsageError(
+            f"{where}: {quoted(made)} is not a class; write @ln.plugin.{kind}"
+            f'("{name}") above a class'
+        )
     before = _classes[kind].get(name)
     if before is not None and _path(before) != _path(made):
-        raise UsageError(f"{where}: {in_quotes(name)} is the name of {_path(before)} already; "
-                         "choose another")
+        raise UsageError(
+            f"{where}: {in_quotes(name)} is the name of {_path(before)} already; choose another"
+        )
 
 
 def keep(kind: str, name: str, made: type) -> None:
@@ -63,8 +72,12 @@ def plugin_named(kind: str, where: str, name: object) -> type:
 
 def names_of(made: type) -> list[tuple[str, str]]:
     """(kind, name) of everything that a class is registered as."""
-    return [(kind, name) for kind, classes in _classes.items()
-            for name, each in classes.items() if each is made]
+    return [
+        (kind, name)
+        for kind, classes in _classes.items()
+        for name, each in classes.items()
+        if each is made
+    ]
 
 
 def _path(made: type) -> str:

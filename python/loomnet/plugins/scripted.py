@@ -23,7 +23,7 @@ class _Script:
 
     def advance(self, now: int, view: object) -> list[Circuits]:
         due = [change for at, change in self._rows if at.count <= now]
-        del self._rows[:len(due)]
+        del self._rows[: len(due)]
         return due
 
 

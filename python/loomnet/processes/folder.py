@@ -167,8 +167,12 @@ class Output:
     def __init__(self, path: Path, option: str) -> None:
         self.path, self._option = path, option
         user = writer_of(path)
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | (
-            os.O_NOFOLLOW if user.uid is None and RankUser.invoking().uid is not None else 0)
+        flags = (
+            os.O_WRONLY
+            | os.O_CLOEXEC
+            | os.O_NOCTTY
+            | (os.O_NOFOLLOW if user.uid is None and RankUser.invoking().uid is not None else 0)
+        )
         try:
             with rights_of(user):
                 try:
@@ -196,7 +200,7 @@ class Output:
         try:
             left = memoryview(data)
             while left:
-                left = left[self.file.write(left):]
+                left = left[self.file.write(left) :]
         except OSError as error:
             raise self._refused(error) from None
 
@@ -232,5 +236,6 @@ def _refused(verb: str, path: Path, error: OSError | ValueError, user: RankUser)
     whose = ""
     if user.uid is not None and isinstance(error, PermissionError):
         whose = f" for user {user.name or user.uid}, whose run this is under sudo"
-    return UsageError(f"cannot {verb} {path}: {reason}{whose}; free or change that folder, or run "
-                      "in another one")
+    return UsageError(
+        f"cannot {verb} {path}: {reason}{whose}; free or change that folder, or run in another one"
+    )

@@ -97,15 +97,19 @@ def _unsound(known: set[str]) -> str | None:
     except ChildProcessError:
         pass
     monitoring = getattr(sys, "monitoring", None)
-    if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool,
-                                                                     range(6)))):
+    if (
+        sys.gettrace()
+        or sys.getprofile()
+        or (monitoring and any(map(monitoring.get_tool, range(6))))
+    ):
         return "a debugger, profiler or coverage is attached"
     torch = sys.modules.get("torch")
     return "CUDA is initialised" if torch is not None and torch.cuda.is_initialized() else None
 
 
-def _become(order: dict, descriptors: list[int], said: bytes, server: int,
-            isolation: types.ModuleType) -> None:
+def _become(
+    order: dict, descriptors: list[int], said: bytes, server: int, isolation: types.ModuleType
+) -> None:
     """In the new process: a session, descriptors, an environment and random numbers of its own."""
     try:
         os.setsid()

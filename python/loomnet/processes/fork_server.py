@@ -27,8 +27,15 @@ from loomnet.processes.shared_imports import shared_imports
 SERVER = Path(__file__).with_name("fork_child.py")
 SWITCH = "LOOMNET_FORK"  # "0": every rank is a process started by itself
 # What the launch gives each rank as its own, and no import of PyTorch reads.
-_OWN = torchrun.OWN | {env.HOST, env.HOST_ADDRESS, env.RANK_FD, env.EVENT_FD, env.COMPUTE,
-                       env.STACK_FD, env.READS}
+_OWN = torchrun.OWN | {
+    env.HOST,
+    env.HOST_ADDRESS,
+    env.RANK_FD,
+    env.EVENT_FD,
+    env.COMPUTE,
+    env.STACK_FD,
+    env.READS,
+}
 # Coverage begins with the interpreter, and PyTorch would not tell us of a run.
 _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17
@@ -40,8 +47,9 @@ _END_S = 5.0  # for a server to see that it is no longer wanted; while it import
 Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], KeptProcess]
 
 
-def forkable(commands: Sequence[Sequence[str]],
-             environments: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+def forkable(
+    commands: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]]
+) -> tuple[str, ...]:
     """The imports that ranks with these commands and environments share; none: start them plainly.
 
     They share a process only up to the end of these imports, so it must be the same interpreter,
@@ -99,9 +107,14 @@ class ForkServer:
         RuntimeError: why it cannot fork ranks; nothing is left behind.
     """
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str],
-                 imports: Sequence[str], start: Start,
-                 look: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        imports: Sequence[str],
+        start: Start,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
         self._statuses: dict[int, int] = {}
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A file, as a rank's own log is one: Python looks at what its streams are when it starts.
@@ -129,8 +142,13 @@ class ForkServer:
             self.close(0)
             raise RuntimeError(reason)
 
-    def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int],
-             look: Callable[[], None] = lambda: None) -> ForkedRank:
+    def fork(
+        self,
+        own: Mapping[str, str],
+        output: int,
+        descriptors: Sequence[int],
+        look: Callable[[], None] = lambda: None,
+    ) -> ForkedRank:
         """A rank with these variables besides the shared ones, `output` as its standard output and
         error, and `descriptors` under the same numbers as here. `look` is called every 50 ms until
         it has begun.
@@ -202,8 +220,9 @@ class ForkServer:
         except (ValueError, TypeError, KeyError, RecursionError):
             for fd in fds:
                 os.close(fd)
-            raise ConnectionResetError("the process that imports for all ranks gave no valid answer"
-                                       ) from None
+            raise ConnectionResetError(
+                "the process that imports for all ranks gave no valid answer"
+            ) from None
         return answer, fds
 
 

@@ -37,8 +37,21 @@ _PIECE = 1 << 20
 _PACKAGE = Path(__file__).parents[1]
 # Its files are named from a folder's descriptor, which an audit event does not tell.
 _FOLDER_FILE = str(Path(__file__).with_name("folder.py"))
-_SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/bin",
-           "/lib", "/lib64", "/bin", "/sbin", "/run")
+_SYSTEM = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/etc",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share",
+    "/usr/bin",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/run",
+)
 _STARTED = time.time()
 
 Stamp = tuple[int, int, int]  # inode, size, time of change
@@ -100,8 +113,11 @@ class Inputs:
 
     def changed(self) -> bool:
         """Whether a file that was read is not as it was then."""
-        return any(stamp_of(path) != stamp for path, stamp in self._seen.items()
-                   if path not in self._written)
+        return any(
+            stamp_of(path) != stamp
+            for path, stamp in self._seen.items()
+            if path not in self._written
+        )
 
     def found(self, own: Iterable[Path] = ()) -> dict[str, str]:
         """The digest of each input by its name; files that the run has written, and those in
@@ -114,13 +130,17 @@ class Inputs:
             if path not in self._written and path not in found:
                 found[path] = _digest_if(path, stamp)
         found = {path: digest for path, digest in found.items() if self._counts(path)}
-        found = {**{path: _module_digest(path) for path in _loaded_files() if self._counts(path)},
-                 **found}
+        found = {
+            **{path: _module_digest(path) for path in _loaded_files() if self._counts(path)},
+            **found,
+        }
         found |= {path: digest for path, digest in self._digests.items() if self._counts(path)}
         if len(found) > MOST:
             return {f"more than {MOST:,} files": UNKNOWN}
-        return {**dict.fromkeys(sorted(self._missed), UNKNOWN),
-                **{self._name(path): found[path] for path in sorted(found)}}
+        return {
+            **dict.fromkeys(sorted(self._missed), UNKNOWN),
+            **{self._name(path): found[path] for path in sorted(found)},
+        }
 
     # --- events -----------------------------------------------------------------------------------
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -164,7 +184,7 @@ class Inputs:
     def _name(self, path: str) -> str:
         for mark, folder in ((SCENARIO, self.scenario), (CWD, self._cwd)):
             if folder is not None and path.startswith(_under(folder)):
-                return mark + path[len(_under(folder)):]
+                return mark + path[len(_under(folder)) :]
         return path
 
 
@@ -181,15 +201,18 @@ class Unchanged:
 
     def changed(self, inputs: Mapping[str, str]) -> list[str]:
         """Names of inputs that differ, are gone, or were not there before."""
-        return [name for name, before in inputs.items() if before == UNKNOWN
-                or self._digest(name, before.startswith("list:")) != before]
+        return [
+            name
+            for name, before in inputs.items()
+            if before == UNKNOWN or self._digest(name, before.startswith("list:")) != before
+        ]
 
     def _digest(self, name: str, listed: bool) -> str:
         if (name, listed) not in self._now:
             path = name
             for mark, folder in self._folders:
                 if name.startswith(mark) and folder is not None:
-                    path = os.path.join(folder, name[len(mark):])
+                    path = os.path.join(folder, name[len(mark) :])
             self._now[name, listed] = _listing(path) if listed else digest(path)
         return self._now[name, listed]
 
@@ -250,8 +273,9 @@ def digest(path: str) -> str:
     if stamp is None:
         return ABSENT
     if (path, stamp) not in _digests:
-        _digests[path, stamp] = (_read(path) if stamp[1] <= LARGE else
-                                 f"{stamp[1]} bytes of {stamp[2]} ns")
+        _digests[path, stamp] = (
+            _read(path) if stamp[1] <= LARGE else f"{stamp[1]} bytes of {stamp[2]} ns"
+        )
     return _digests[path, stamp]
 
 
@@ -289,8 +313,9 @@ def _module_digest(path: str) -> str:
 def _listing(path: str) -> str:
     """Of the names in a folder; those that begin with a dot are left out."""
     try:
-        names = sorted(each for each in os.listdir(path)
-                       if not each.startswith(".") and each != "__pycache__")
+        names = sorted(
+            each for each in os.listdir(path) if not each.startswith(".") and each != "__pycache__"
+        )
     except OSError:
         return ABSENT
     text = "\0".join(names).encode(errors="surrogateescape")
@@ -325,11 +350,17 @@ def _system_roots() -> tuple[str, ...]:
     """Folders of Python, of what is installed in it, of Loomnet, and of the machine."""
     global _roots
     if not _roots:
-        paths = [sys.prefix, sys.base_prefix, *(sysconfig.get_path(each) for each in (
-            "stdlib", "platstdlib", "purelib", "platlib"))]
+        paths = [
+            sys.prefix,
+            sys.base_prefix,
+            *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")),
+        ]
         paths += [os.path.realpath(each) for each in paths]
-        kept = {each for each in (*map(os.path.abspath, paths), *_SYSTEM, str(_PACKAGE))
-                if each not in ("/", "/usr")}
+        kept = {
+            each
+            for each in (*map(os.path.abspath, paths), *_SYSTEM, str(_PACKAGE))
+            if each not in ("/", "/usr")
+        }
         _roots = tuple(map(_under, sorted(kept)))
     return _roots
 
@@ -367,7 +398,7 @@ def build() -> str:
                         content = file.read()
                 except OSError:  # an editor's lock, or gone meanwhile
                     content = UNKNOWN.encode()
-                made.update(f"{path[len(str(_PACKAGE)):]}\0{len(content)}\n".encode())
+                made.update(f"{path[len(str(_PACKAGE)) :]}\0{len(content)}\n".encode())
                 made.update(content)
         compiled = find_spec("loomnet._core")
         if compiled is not None and compiled.origin is not None:

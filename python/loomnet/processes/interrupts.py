@@ -18,8 +18,15 @@ from loomnet.base.wall_time import break_off
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # These end a process that does not expect them, and a live run would leave its kernel objects.
 # Where one has a handler (an alarm of the program's own, a dump of stacks), it keeps it.
-UNEXPECTED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM,
-               signal.SIGPROF, signal.SIGXCPU)
+UNEXPECTED = (
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGXCPU,
+)
 PATIENCE_S = 5.0  # so long after the first signal something hangs, and another one breaks it
 
 
@@ -111,8 +118,9 @@ def caught_signals() -> int:
     try:
         text = Path("/proc/self/status").read_text()
     except OSError as error:
-        raise UnavailableError(f"/proc/self/status: {error.strerror}; Loomnet needs /proc: "
-                               "mount -t proc proc /proc") from None
+        raise UnavailableError(
+            f"/proc/self/status: {error.strerror}; Loomnet needs /proc: mount -t proc proc /proc"
+        ) from None
     for line in text.splitlines():
         if line.startswith(("SigCgt:", "SigIgn:")):
             masks |= int(line.split()[1], 16)

@@ -46,8 +46,9 @@ def state_directory() -> Path:
         candidates = [Path(runtime) / "loomnet"] if runtime else []
         candidates.append(Path(f"/tmp/loomnet-{os.geteuid()}"))
         if os.path.isabs(home):
-            candidates.append(Path(os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state")
-                              / "loomnet")
+            candidates.append(
+                Path(os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state") / "loomnet"
+            )
     refusals = []
     for base in candidates:
         try:
@@ -93,8 +94,9 @@ class RunLock:
         try:
             self._begin(runs)
         except OSError as error:
-            raise UnavailableError(f"cannot keep a run's journal in {runs}: "
-                                   f"{error.strerror}; mend that folder") from None
+            raise UnavailableError(
+                f"cannot keep a run's journal in {runs}: {error.strerror}; mend that folder"
+            ) from None
 
     def _begin(self, runs: Path) -> None:
         runs.mkdir(mode=0o755, exist_ok=True)
@@ -196,7 +198,8 @@ def _is_journal(fd: int, rows: list[dict[str, Any]]) -> bool:
     empty file."""
     found = os.fstat(fd)
     return stat.S_ISREG(found.st_mode) and (
-        rows[0].get("kind") == "run" if rows else found.st_size == 0)
+        rows[0].get("kind") == "run" if rows else found.st_size == 0
+    )
 
 
 def journal_rows(fd: int) -> list[dict[str, Any]]:

@@ -37,15 +37,24 @@ class KeptProcess:
 
     end_now = END_NOW
 
-    def __init__(self, order: Mapping[str, Any], environment: Mapping[str, str],
-                 fds: Sequence[int], output: int) -> None:
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        environment: Mapping[str, str],
+        fds: Sequence[int],
+        output: int,
+    ) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.settimeout(_ANSWER_S)
         told, namespaces = theirs.fileno(), list(order["namespaces"])
         try:
             with _signals_blocked() as blocked, _pid_namespace():
-                full = {**order, "channel": told, "fds": list(fds),
-                        "blocked": [int(number) for number in blocked]}
+                full = {
+                    **order,
+                    "channel": told,
+                    "fds": list(fds),
+                    "blocked": [int(number) for number in blocked],
+                }
                 self._keeper = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_EXEC), json.dumps(full)],
                     stdin=subprocess.DEVNULL,

@@ -60,10 +60,11 @@ def own_proc() -> None:
     names files."""
     outside = os.readlink("/proc/self")
     nothing = b"none"
-    if (_LIBC.unshare(_CLONE_NEWNS) != 0
-            or _LIBC.mount(nothing, b"/", None, _MS_REC | _MS_SLAVE, None) != 0
-            or _LIBC.mount(b"proc", b"/proc", b"proc",
-                           _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None) != 0):
+    if (
+        _LIBC.unshare(_CLONE_NEWNS) != 0
+        or _LIBC.mount(nothing, b"/", None, _MS_REC | _MS_SLAVE, None) != 0
+        or _LIBC.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None) != 0
+    ):
         return
     with contextlib.suppress(OSError), open("/proc/sys/kernel/ns_last_pid", "w") as last:
         last.write(outside)
@@ -75,8 +76,14 @@ def keep(channel: int, close: list[int]) -> int:
     ends, the keeper ends all that the rank has left, sends the rank's wait status and ends. It ends
     them all at once for END_NOW, or when its own parent ends. `close`: descriptors of the rank
     alone."""
-    signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV,
-                                        signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+    signals = signal.valid_signals() - {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+    }
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     _LIBC.prctl(_PR_SET_PDEATHSIG, END_NOW, 0, 0, 0)
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -161,6 +168,6 @@ def _children() -> list[int]:
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
                 text = file.read()
-                if text[text.rindex(")") + 2:].split()[1] == own:
+                if text[text.rindex(")") + 2 :].split()[1] == own:
                     found.append(int(name))
     return found

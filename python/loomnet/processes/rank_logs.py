@@ -59,8 +59,9 @@ class RankLog:
 
     def said(self, begin: str) -> list[str]:
         """What stands behind `begin` on lines near its end, in order; 80 characters of each."""
-        return [line[len(begin):][:80] for line in self._tail().splitlines()
-                if line.startswith(begin)]
+        return [
+            line[len(begin) :][:80] for line in self._tail().splitlines() if line.startswith(begin)
+        ]
 
     def _tail(self) -> str:
         size = os.fstat(self._fd).st_size

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from loomnet.processes.inputs import unheard
 
-CPU_EVERY_S = 1.0   # between two readings of what processes used
-BUSY_SHARE = 0.5    # of a processor: a rank that uses more is said to compute
+CPU_EVERY_S = 1.0  # between two readings of what processes used
+BUSY_SHARE = 0.5  # of a processor: a rank that uses more is said to compute
 QUEUED_SHARE = 0.8  # of the time: a rank that waits more for a processor is kept from moving
-QUEUED_LOOKS = 5    # in a row in which a rank wanted a processor and had none at all
-IDLE_SHARE = 0.1    # a rank that sleeps uses less: its session looks at its threads now and then
-SILENCE_S = 5.0     # wall time without movement, from which on the progress line says why
-_ANSWER_S = 0.5     # for a rank to write its stacks
+QUEUED_LOOKS = 5  # in a row in which a rank wanted a processor and had none at all
+IDLE_SHARE = 0.1  # a rank that sleeps uses less: its session looks at its threads now and then
+SILENCE_S = 5.0  # wall time without movement, from which on the progress line says why
+_ANSWER_S = 0.5  # for a rank to write its stacks
 _MOST_BYTES = 1 << 16
 _MOST_PROCESSES = 16384
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -68,8 +68,10 @@ def load_text() -> str:
     load, processors = os.getloadavg()[0], os.cpu_count() or 1
     if load <= processors:
         return ""
-    return (f"; the machine's load is {load:.0f} on {processors} processors, so its programs wait "
-            "for one another: end some, or give a longer stall_wall=")
+    return (
+        f"; the machine's load is {load:.0f} on {processors} processors, so its programs wait "
+        "for one another: end some, or give a longer stall_wall="
+    )
 
 
 def _read(path: str) -> bytes:
@@ -109,8 +111,11 @@ class StackFile:
         if self.fd < 0:
             return []
         lines = os.pread(self.fd, _MOST_BYTES, 0).decode(errors="replace").splitlines()
-        return [(kind, what) for kind, _, what in (line.partition(" ") for line in lines)
-                if kind in NOTES][:_MOST_NOTES]
+        return [
+            (kind, what)
+            for kind, _, what in (line.partition(" ") for line in lines)
+            if kind in NOTES
+        ][:_MOST_NOTES]
 
 
 def ask_all(ranks: Iterable[tuple[StackFile, int, int]]) -> None:
@@ -201,9 +206,9 @@ def in_backend(thread: list[str]) -> bool:
     """Whether a thread is in a call that ends when the network, or a future of it, does; or waits
     for another thread."""
     # Each thread that a script starts has a frame of threads.py below the script's own.
-    return any("/loomnet/torch/" in frame and "/torch/threads.py:" not in frame
-               for frame in thread) or any(
-        frame.endswith((" in _wait_for_tstate_lock", " in join")) for frame in thread[:2])
+    return any(
+        "/loomnet/torch/" in frame and "/torch/threads.py:" not in frame for frame in thread
+    ) or any(frame.endswith((" in _wait_for_tstate_lock", " in join")) for frame in thread[:2])
 
 
 def shown(text: str) -> list[str]:
@@ -218,8 +223,12 @@ def shown(text: str) -> list[str]:
 
 def _inside(frame: str) -> bool:
     path = frame.partition(":")[0]
-    return ("/site-packages/torch/" in path or "/loomnet/torch/" in path
-            or path.endswith("/loomnet/processes/fork_child.py") or path.endswith("/threading.py"))
+    return (
+        "/site-packages/torch/" in path
+        or "/loomnet/torch/" in path
+        or path.endswith("/loomnet/processes/fork_child.py")
+        or path.endswith("/threading.py")
+    )
 
 
 @dataclass
@@ -255,12 +264,18 @@ class Movement:
         by_pid = cpu_seconds(pids.values())
         cpu = {rank: by_pid[pid] for rank, pid in pids.items()}
         if self._cpu:
-            self._shares = {rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
-                            for rank, used in cpu.items()}
+            self._shares = {
+                rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
+                for rank, used in cpu.items()
+            }
             if any(share > self.idle_share for share in self._shares.values()):
                 self.worked = now
-        if any([self._kept_waiting(rank, pid, now - self._looked, cpu[rank])
-                for rank, pid in pids.items()]):
+        if any(
+            [
+                self._kept_waiting(rank, pid, now - self._looked, cpu[rank])
+                for rank, pid in pids.items()
+            ]
+        ):
             self.worked = now
         self._cpu, self._looked = cpu, now
 

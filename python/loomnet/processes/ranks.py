@@ -38,7 +38,8 @@ _PASSED = re.compile(
     "PYTHON.*|VIRTUAL_ENV|CONDA_PREFIX|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|SSL_CERT_(FILE|DIR)|"
     "(OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|VECLIB|BLIS|MALLOC|ATEN|CUDA|NVIDIA|TRITON|PYTORCH|GLOO|"
     "NCCL|COVERAGE|ASAN|UBSAN|TSAN|LSAN|LOOMNET)_.*|TORCH.*_.*|MPLBACKEND|MPLCONFIGDIR|"
-    "GLIBC_TUNABLES")
+    "GLIBC_TUNABLES"
+)
 # PyTorch's own switch, which would keep Loomnet's backend out of the ranks: of a shell that has it
 # for other work, ranks do not have it. TorchJob(env=) can.
 _NEVER_PASSED = frozenset({"TORCH_DEVICE_BACKEND_AUTOLOAD"})
@@ -178,8 +179,9 @@ class RankGroup:
         logs = log_directory if isinstance(log_directory, Folder) else Folder.at(log_directory)
         self._reads = RankReads(logs)
         master = fabric.hosts[specs[0].host].management if specs else ""
-        launched = torchrun_environments([spec.host for spec in specs], address=master,
-                                         port=master_port, run_id=run_id)
+        launched = torchrun_environments(
+            [spec.host for spec in specs], address=master, port=master_port, run_id=run_id
+        )
         environments = [
             _environment(inherit, self._user)
             | fabric.lock.environment()
@@ -207,8 +209,12 @@ class RankGroup:
     def forked(self) -> bool:
         return self._server is not None
 
-    def _serve(self, specs: Sequence[RankSpec], environments: Sequence[dict[str, str]],
-               look: Callable[[], None]) -> None:
+    def _serve(
+        self,
+        specs: Sequence[RankSpec],
+        environments: Sequence[dict[str, str]],
+        look: Callable[[], None],
+    ) -> None:
         """Starts what the ranks are forked from, if they can be."""
         commands = [[str(word) for word in spec.argv] for spec in specs]
         imports = forkable(commands, environments)
@@ -223,8 +229,14 @@ class RankGroup:
         pid = self._server.process.keeper
         self._fabric.lock.record("process", pid=pid, start=process_start(pid))
 
-    def _start(self, argv: Sequence[str], environment: dict[str, str], fds: Sequence[int],
-               output: int, namespaces: Sequence[int] = ()) -> KeptProcess:
+    def _start(
+        self,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        fds: Sequence[int],
+        output: int,
+        namespaces: Sequence[int] = (),
+    ) -> KeptProcess:
         """A process as the ranks' user, in these namespaces, that dies with this thread."""
         order = {
             "namespaces": list(namespaces),
@@ -237,8 +249,9 @@ class RankGroup:
         }
         return KeptProcess(order, environment, fds, output)
 
-    def _launch(self, spec: RankSpec, environment: dict[str, str], log: RankLog,
-                look: Callable[[], None]) -> None:
+    def _launch(
+        self, spec: RankSpec, environment: dict[str, str], log: RankLog, look: Callable[[], None]
+    ) -> None:
         process: KeptProcess | ForkedRank
         with open(log.writer(), "wb") as output, contextlib.ExitStack() as stack:
             uid, gid = self._user.uid, self._user.gid
@@ -254,8 +267,9 @@ class RankGroup:
                 namespaces = self._fabric.hosts[spec.host].open_namespaces()
                 for fd in namespaces:
                     stack.callback(os.close, fd)
-                process = self._start(spec.argv, environment, spec.pass_fds, output.fileno(),
-                                      namespaces)
+                process = self._start(
+                    spec.argv, environment, spec.pass_fds, output.fileno(), namespaces
+                )
                 pidfd = os.pidfd_open(process.keeper)
         pid = process.keeper
         self._fabric.lock.record("process", pid=pid, start=process_start(pid))
@@ -315,9 +329,11 @@ class RankGroup:
 
 
 def _environment(inherit: bool, user: RankUser) -> dict[str, str]:
-    result = {name: value for name, value in os.environ.items()
-              if name in _ALWAYS or (inherit and _PASSED.fullmatch(name)
-                                     and name not in _NEVER_PASSED)}
+    result = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _ALWAYS or (inherit and _PASSED.fullmatch(name) and name not in _NEVER_PASSED)
+    }
     if user.uid is not None:
         result |= {"HOME": user.home or "/", "USER": user.name or "", "LOGNAME": user.name or ""}
     result |= {f"{name}_NUM_THREADS": "1" for name in _ONE_THREAD}

@@ -22,8 +22,11 @@ def shared_imports(script: Path) -> tuple[str, ...]:
     the script cannot be judged."""
     try:
         with unheard():
-            names = {entry.stem for entry in script.parent.iterdir()
-                     if entry.suffix == ".py" or entry.is_dir()}
+            names = {
+                entry.stem
+                for entry in script.parent.iterdir()
+                if entry.suffix == ".py" or entry.is_dir()
+            }
         if names & (KNOWN | sys.stdlib_module_names):
             return ()  # there `import random` may mean another module than here
         reader = _Reader(script.parent)
@@ -118,8 +121,9 @@ def _only_defines(node: ast.stmt) -> bool:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return True
     if isinstance(node, ast.Assign):
-        return (all(isinstance(target, ast.Name) for target in node.targets)
-                and not any(isinstance(each, ast.Call) for each in ast.walk(node.value)))
+        return all(isinstance(target, ast.Name) for target in node.targets) and not any(
+            isinstance(each, ast.Call) for each in ast.walk(node.value)
+        )
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
@@ -134,9 +138,15 @@ def _changes_environment(tree: ast.Module) -> bool:
         elif isinstance(node, ast.Compare):
             reads.update(node.comparators)
     for node in ast.walk(tree):
-        name = (node.attr if isinstance(node, ast.Attribute)
-                else node.id if isinstance(node, ast.Name)
-                else node.name.rpartition(".")[2] if isinstance(node, ast.alias) else "")
+        name = (
+            node.attr
+            if isinstance(node, ast.Attribute)
+            else node.id
+            if isinstance(node, ast.Name)
+            else node.name.rpartition(".")[2]
+            if isinstance(node, ast.alias)
+            else ""
+        )
         if name in ("putenv", "unsetenv", "environb", "load_dotenv"):
             return True
         if name == "environ" and not isinstance(node, ast.alias) and node not in reads:

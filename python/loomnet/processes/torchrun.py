@@ -14,8 +14,9 @@ from collections.abc import Sequence
 OWN = frozenset({"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK"})
 
 
-def environments(hosts: Sequence[str], *, address: str, port: int, run_id: str
-                 ) -> list[dict[str, str]]:
+def environments(
+    hosts: Sequence[str], *, address: str, port: int, run_id: str
+) -> list[dict[str, str]]:
     """The variables of each rank. `hosts`: the host of rank 0, 1, …; a host is a node of torchrun,
     numbered by its first rank. `address`, `port`: of the store that rank 0 opens.
 
@@ -43,10 +44,14 @@ def environments(hosts: Sequence[str], *, address: str, port: int, run_id: str
         "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
-    return [shared | {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(on_host[host].index(rank)),
-        "LOCAL_WORLD_SIZE": str(len(on_host[host])),
-        "GROUP_RANK": str(nodes.index(host)),
-        "ROLE_RANK": str(rank),
-    } for rank, host in enumerate(hosts)]
+    return [
+        shared
+        | {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(on_host[host].index(rank)),
+            "LOCAL_WORLD_SIZE": str(len(on_host[host])),
+            "GROUP_RANK": str(nodes.index(host)),
+            "ROLE_RANK": str(rank),
+        }
+        for rank, host in enumerate(hosts)
+    ]

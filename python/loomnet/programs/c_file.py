@@ -31,8 +31,10 @@ _INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]loomnet/switch_program\.h[>"]', r
 _COMMENT = re.compile(rb"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _END_OF_LOG = "-- END PROG LOAD LOG --"
 # Lines of a verifier's log that are no message: instructions, registers, source, counts.
-_STATE = re.compile(r"\d+: |;|R\d|from \d|processed \d|stack depth|verification time|max_states|"
-                    r"-- BEGIN|libbpf:|last_idx|regs=|parent|mark_precise")
+_STATE = re.compile(
+    r"\d+: |;|R\d|from \d|processed \d|stack depth|verification time|max_states|"
+    r"-- BEGIN|libbpf:|last_idx|regs=|parent|mark_precise"
+)
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 # Folders in which a scenario's files are looked for while it runs, beside the folder of the file
 # that names one.
@@ -67,8 +69,11 @@ def known(program: str) -> CFile | None:
 
 def notes_of(programs: Iterable[str]) -> dict[str, str]:
     """What a report says of the C files among a fabric's programs: the hash of each file's text."""
-    return {f"switch program {each.name}": f"SHA-256 {each.digest}"
-            for each in map(known, sorted(set(programs))) if each is not None}
+    return {
+        f"switch program {each.name}": f"SHA-256 {each.digest}"
+        for each in map(known, sorted(set(programs)))
+        if each is not None
+    }
 
 
 @contextlib.contextmanager
@@ -87,8 +92,10 @@ def c_program(where: str, given: str) -> CFile:
     path = _located(where, given)
     shown = _shown(path)
     if not _NAME.fullmatch(path.name):
-        raise UsageError(f"{where}: {quoted(path.name)} is no name for a program: letters, digits, "
-                         "_ . + - and .c at the end")
+        raise UsageError(
+            f"{where}: {quoted(path.name)} is no name for a program: letters, digits, "
+            "_ . + - and .c at the end"
+        )
     source, user, refusal = _read(path, shown)
     digest = hashlib.sha256(source).hexdigest()
     name = f"{path.name}@{digest[:12]}"
@@ -110,8 +117,10 @@ def needs_kernel(program: CFile) -> None:
     shown = _shown(program.path)
     data, _ = compiled(KERNEL, program.source, shown, program.user)
     if _facts(data, shown) != program.facts:
-        raise UsageError(f"{shown}: its builds for the engine and for the kernel differ in "
-                         "counters, options or state; leave #ifdef out of its LN_ macros")
+        raise UsageError(
+            f"{shown}: its builds for the engine and for the kernel differ in "
+            "counters, options or state; leave #ifdef out of its LN_ macros"
+        )
     _core.set_switch_object(program.name, data)
     # Others than root, and builds without the live part, are told of that first.
     if os.geteuid() == 0 and hasattr(_core, "try_switch_program"):
@@ -136,8 +145,10 @@ def verifier_refusal(log: str) -> str | None:
     log."""
     if _END_OF_LOG not in log:
         return None
-    return (f"the kernel's verifier refuses it: {_verifier_said(log)}; docs/switch-programs.md "
-            "lists its rules")
+    return (
+        f"the kernel's verifier refuses it: {_verifier_said(log)}; docs/switch-programs.md "
+        "lists its rules"
+    )
 
 
 def _verifier_said(log: str) -> str:
@@ -166,8 +177,13 @@ def fault_text(said: str) -> str:
     tool = shutil.which("addr2line")
     if tool is not None and program.object is not None:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run([tool, "-i", "-e", program.object, offset],
-                                  capture_output=True, text=True, timeout=10, check=True)
+            done = subprocess.run(
+                [tool, "-i", "-e", program.object, offset],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
+            )
             # Where the code is the header's, inlined, the line of the file's that calls it.
             for row in done.stdout.splitlines():
                 file, _, line = row.split(" ")[0].strip().rpartition(":")
@@ -180,8 +196,11 @@ def fault_text(said: str) -> str:
 # --- the file ------------------------------------------------------------------------------------
 def _located(where: str, given: str) -> Path:
     path = user_path(where, given)
-    folders = [Path("/")] if path.is_absolute() else list(dict.fromkeys(
-        [*_callers_folder(), *_homes.get(), Path.cwd()]))
+    folders = (
+        [Path("/")]
+        if path.is_absolute()
+        else list(dict.fromkeys([*_callers_folder(), *_homes.get(), Path.cwd()]))
+    )
     with rights_of(RankUser.invoking()):
         for folder in folders:
             if (other := other_than_a_file(folder / path)) is not None:
@@ -189,10 +208,15 @@ def _located(where: str, given: str) -> Path:
             if is_file(folder / path):
                 return Path(os.path.abspath(folder / path))
             if os.path.islink(folder / path):
-                raise UsageError(f"{where}: {folder / path} is a link to "
-                                 f"{quoted(os.readlink(folder / path))}, and no file is there")
-        near = [str(each.name) for folder in folders for each in folder.glob("*.c")] \
-            if not path.is_absolute() else []
+                raise UsageError(
+                    f"{where}: {folder / path} is a link to "
+                    f"{quoted(os.readlink(folder / path))}, and no file is there"
+                )
+        near = (
+            [str(each.name) for folder in folders for each in folder.glob("*.c")]
+            if not path.is_absolute()
+            else []
+        )
     tried = "" if path.is_absolute() else f" in {' or '.join(map(str, folders))}"
     raise UsageError(f"{where}: no file {given}{tried}{did_you_mean(path.name, near)}")
 
@@ -226,26 +250,43 @@ def _read(path: Path, shown: str) -> tuple[bytes, RankUser, str]:
             whose = user.name or user.uid
         elif owner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             whose = "others, who may write it"
-    refusal = "" if whose is None else (
-        f"{shown}: root does not run the code of "
-        f"{'user ' if user.uid is not None else ''}{whose} in a process of its own, as the "
-        "virtual clock and switches placed in the engine would; "
-        "run it on the virtual clock without sudo, or live with its switches in the kernel")
+    refusal = (
+        ""
+        if whose is None
+        else (
+            f"{shown}: root does not run the code of "
+            f"{'user ' if user.uid is not None else ''}{whose} in a process of its own, as the "
+            "virtual clock and switches placed in the engine would; "
+            "run it on the virtual clock without sudo, or live with its switches in the kernel"
+        )
+    )
     return source, user, refusal
 
 
 # --- the program ---------------------------------------------------------------------------------
-def _made(name: str, path: Path, given: str, shown: str, source: bytes, digest: str, user: RankUser,
-          refusal: str) -> CFile:
+def _made(
+    name: str,
+    path: Path,
+    given: str,
+    shown: str,
+    source: bytes,
+    digest: str,
+    user: RankUser,
+    refusal: str,
+) -> CFile:
     import loomnet._core as _core
 
     code = _COMMENT.sub(b" ", source)
     if not _INCLUDE.search(code):
-        raise UsageError(f"{shown}: it does not say #include <loomnet/switch_program.h>, which "
-                         "must stand behind its #define lines")
+        raise UsageError(
+            f"{shown}: it does not say #include <loomnet/switch_program.h>, which "
+            "must stand behind its #define lines"
+        )
     if not re.search(rb"\b%b\s*\(" % FUNCTION.encode(), code):
-        raise UsageError(f"{shown}: it has no function {FUNCTION}, which decides about a packet; "
-                         "`loomnet new --switch NAME` writes a program that has one")
+        raise UsageError(
+            f"{shown}: it has no function {FUNCTION}, which decides about a packet; "
+            "`loomnet new --switch NAME` writes a program that has one"
+        )
     data, kept = compiled(ENGINE, source, shown, user)
     facts = _facts(data, shown)
     if refused := refusal_of(data, source):
@@ -254,12 +295,22 @@ def _made(name: str, path: Path, given: str, shown: str, source: bytes, digest: 
         loaded = None if refusal else str(kept or _temporary(stack, data))
         try:
             _core.load_switch_program(
-                name, file=shown, summary=facts.summary, counters=list(facts.counters),
-                options=[(each.name, each.unit, each.fallback, each.least, each.most)
-                         for each in facts.options],
+                name,
+                file=shown,
+                summary=facts.summary,
+                counters=list(facts.counters),
+                options=[
+                    (each.name, each.unit, each.fallback, each.least, each.most)
+                    for each in facts.options
+                ],
                 fields=[(each.name, each.offset, each.bytes, each.number) for each in facts.fields],
-                rows=facts.rows, row_bytes=facts.row_bytes, payload_at=facts.payload_at,
-                payload_bytes=facts.payload_bytes, object=loaded, refusal=refusal)
+                rows=facts.rows,
+                row_bytes=facts.row_bytes,
+                payload_at=facts.payload_at,
+                payload_bytes=facts.payload_bytes,
+                object=loaded,
+                refusal=refusal,
+            )
         except ValueError as error:
             raise UsageError(str(error)) from None
     return CFile(name, path, given, digest, source, user, refusal, facts, kept)
@@ -269,8 +320,11 @@ def _facts(data: bytes, shown: str) -> Facts:
     try:
         return facts_of(data)
     except Broken as error:
-        raise UsageError(f"{shown} {error}" if str(error).startswith(("is ", "says ", "includes "))
-                         else f"{shown}: {error}") from None
+        raise UsageError(
+            f"{shown} {error}"
+            if str(error).startswith(("is ", "says ", "includes "))
+            else f"{shown}: {error}"
+        ) from None
 
 
 def _temporary(stack: contextlib.ExitStack, data: bytes) -> str:

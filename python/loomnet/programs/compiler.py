@@ -30,11 +30,25 @@ MOST_KEPT = 256  # objects in the cache
 MOST_SECONDS = 60  # of one compilation
 MOST_MEMORY = 2 << 30  # bytes of addresses of each of the compiler's processes
 SHOWN_LINES = 3  # of what a compiler says
-_ERRORS = ("implicit-function-declaration", "incompatible-pointer-types", "int-conversion",
-           "return-type")
-_COMMON = ("-x", "c", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter",
-           "-Wno-unused-function", *(f"-Werror={each}" for each in _ERRORS),
-           "-fdiagnostics-color=never")
+_ERRORS = (
+    "implicit-function-declaration",
+    "incompatible-pointer-types",
+    "int-conversion",
+    "return-type",
+)
+_COMMON = (
+    "-x",
+    "c",
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Wno-unused-function",
+    *(f"-Werror={each}" for each in _ERRORS),
+    "-fdiagnostics-color=never",
+)
 # The same text must mean the same in both builds, whatever a newcomer casts to what.
 _ENGINE = ("-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv")
 _KERNEL = ("-target", "bpf", "-fno-strict-aliasing", "-fwrapv", "-c")
@@ -52,12 +66,22 @@ class Build:
     missing: str = ""
 
 
-ENGINE = Build("engine", ("cc", "gcc", "clang"), _ENGINE, ".so", ("-Wl,-z,defs",),
-               "there is no C compiler (cc, gcc or clang); on Debian and Ubuntu: apt install gcc "
-               "libc6-dev")
-KERNEL = Build("kernel", ("clang", *(f"clang-{n}" for n in range(21, 13, -1))), _KERNEL, ".bpf.o",
-               missing="there is no clang, which compiles for switches in the kernel; apt install "
-               'clang libbpf-dev, or run the switches in memory: fabric.place("*", "engine")')
+ENGINE = Build(
+    "engine",
+    ("cc", "gcc", "clang"),
+    _ENGINE,
+    ".so",
+    ("-Wl,-z,defs",),
+    "there is no C compiler (cc, gcc or clang); on Debian and Ubuntu: apt install gcc libc6-dev",
+)
+KERNEL = Build(
+    "kernel",
+    ("clang", *(f"clang-{n}" for n in range(21, 13, -1))),
+    _KERNEL,
+    ".bpf.o",
+    missing="there is no clang, which compiles for switches in the kernel; apt install "
+    'clang libbpf-dev, or run the switches in memory: fabric.place("*", "engine")',
+)
 
 
 @cache
@@ -68,8 +92,7 @@ def headers() -> Path:
     return Path(_core.__file__).with_name("include")
 
 
-def compiled(build: Build, source: bytes, shown: str, user: RankUser
-             ) -> tuple[bytes, Path | None]:
+def compiled(build: Build, source: bytes, shown: str, user: RankUser) -> tuple[bytes, Path | None]:
     """The object of a C source as bytes, and where the user's cache keeps it, None: nowhere.
     `shown`: the file, for messages. Raises UsageError with the compiler's first lines,
     UnavailableError."""
@@ -80,8 +103,9 @@ def compiled(build: Build, source: bytes, shown: str, user: RankUser
         return _kept_or_made(build, compiler, source, shown, user)
 
 
-def _kept_or_made(build: Build, compiler: str, source: bytes, shown: str, user: RankUser
-                  ) -> tuple[bytes, Path | None]:
+def _kept_or_made(
+    build: Build, compiler: str, source: bytes, shown: str, user: RankUser
+) -> tuple[bytes, Path | None]:
     command = [*_COMMON, *build.flags]
     name = _digest(source, compiler, command) + build.suffix
     kept = _kept(user)
@@ -158,14 +182,16 @@ def _kept(user: RankUser) -> Folder | None:
 def _prune(kept: Folder) -> None:
     """Leaves the newest."""
     with kept.rights(), contextlib.suppress(OSError):
-        found = sorted((os.lstat(name, dir_fd=kept.fd).st_mtime_ns, name)
-                       for name in os.listdir(kept.fd))
+        found = sorted(
+            (os.lstat(name, dir_fd=kept.fd).st_mtime_ns, name) for name in os.listdir(kept.fd)
+        )
         for _, name in found[:-MOST_KEPT]:
             os.unlink(name, dir_fd=kept.fd)
 
 
-def _run(compiler: str, command: list[str], build: Build, source: bytes, shown: str,
-         user: RankUser) -> bytes:
+def _run(
+    compiler: str, command: list[str], build: Build, source: bytes, shown: str, user: RankUser
+) -> bytes:
     with rights_of(user):
         folder = Path(tempfile.mkdtemp(prefix="loomnet-program-"))
     try:
@@ -176,11 +202,26 @@ def _run(compiler: str, command: list[str], build: Build, source: bytes, shown: 
         out = folder / ("object" + build.suffix)
         # No name of the folder in the object: the same text gives the same bytes.
         status, said = _answer(
-            [compiler, *command, f"-fdebug-prefix-map={folder}=.", *_includes(build, folder, user),
-             "-o", str(out), "-", *build.link], text, folder, user, shown)
+            [
+                compiler,
+                *command,
+                f"-fdebug-prefix-map={folder}=.",
+                *_includes(build, folder, user),
+                "-o",
+                str(out),
+                "-",
+                *build.link,
+            ],
+            text,
+            folder,
+            user,
+            shown,
+        )
         if status != 0:
-            raise UsageError(f"{shown}: the C compiler refuses it: {_first_lines(said, folder)}"
-                             f"{_why_missing(said)}")
+            raise UsageError(
+                f"{shown}: the C compiler refuses it: {_first_lines(said, folder)}"
+                f"{_why_missing(said)}"
+            )
         with rights_of(user):
             return read_bytes(out, MOST_OBJECT)
     except OSError as error:
@@ -190,17 +231,30 @@ def _run(compiler: str, command: list[str], build: Build, source: bytes, shown: 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _answer(command: list[str], text: bytes, folder: Path, user: RankUser, shown: str
-            ) -> tuple[int, str]:
+def _answer(
+    command: list[str], text: bytes, folder: Path, user: RankUser, shown: str
+) -> tuple[int, str]:
     """Exit status and messages of a compiler that runs as the user, in a folder of its own."""
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C",
-                   "HOME": user.home or os.environ.get("HOME", "/"), "TMPDIR": str(folder)}
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "HOME": user.home or os.environ.get("HOME", "/"),
+        "TMPDIR": str(folder),
+    }
     # What a file includes may have no end, as a device has none.
     bounded = ["/bin/sh", "-c", f'ulimit -v {MOST_MEMORY >> 10} && exec "$@"', "sh", *command]
     process = subprocess.Popen(
-        bounded, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        cwd=folder, env=environment, start_new_session=True, user=user.uid, group=user.gid,
-        extra_groups=None if user.uid is None else user.groups)
+        bounded,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+        user=user.uid,
+        group=user.gid,
+        extra_groups=None if user.uid is None else user.groups,
+    )
     try:
         _, said = process.communicate(text, timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired:
@@ -216,9 +270,14 @@ def _answer(command: list[str], text: bytes, folder: Path, user: RankUser, shown
 def _why_missing(said: str) -> str:
     """Of a header that the compiler does not find, though it may lie beside the file."""
     found = re.search(r"fatal error: '?([^':\n]+)'?(?: file not found|: No such file)", said)
-    return "" if found is None else (
-        "; a switch program is one file, which is compiled by its text alone: put what it "
-        f"needs of {found[1]} into it")
+    return (
+        ""
+        if found is None
+        else (
+            "; a switch program is one file, which is compiled by its text alone: put what it "
+            f"needs of {found[1]} into it"
+        )
+    )
 
 
 def _first_lines(said: str, folder: Path) -> str:
@@ -230,8 +289,11 @@ def _first_lines(said: str, folder: Path) -> str:
         if line.startswith("inlined from") and " at " in line:
             inlined = inlined or line.rpartition(" at ")[2].rstrip(":,")
         elif "error:" in line or "undefined reference" in line:
-            errors.append(f"{inlined}: {line[line.index('error:'):]}"
-                          if inlined and "error:" in line else line)
+            errors.append(
+                f"{inlined}: {line[line.index('error:') :]}"
+                if inlined and "error:" in line
+                else line
+            )
             inlined = ""
     found = (errors or [line for line in lines if line])[:SHOWN_LINES]
     return "; ".join(found) or "it says nothing"

@@ -10,15 +10,47 @@ from loomnet.programs.contract import Broken
 
 # Functions that work on memory alone, which compilers call by themselves, and printing, which helps
 # to find a mistake. With _FORTIFY_SOURCE some have names of their own.
-_MEMORY = ("memcpy", "memmove", "memset", "memcmp", "memchr", "bcmp", "strlen", "strcmp", "strncmp",
-           "strnlen")
-_PRINTING = ("printf", "fprintf", "snprintf", "puts", "putchar", "putc", "fputs", "fputc", "fwrite",
-             "fflush", "stdout", "stderr")
-_OF_COMPILERS = {"__stack_chk_fail", "__stack_chk_guard", "__tls_get_addr", "_GLOBAL_OFFSET_TABLE_",
-                 "__cxa_finalize", "__gmon_start__", "_ITM_registerTMCloneTable",
-                 "_ITM_deregisterTMCloneTable"}
-ALLOWED = _OF_COMPILERS | {*_MEMORY, *_PRINTING, *(f"__{name}_chk" for name in
-                                                  (*_MEMORY, *_PRINTING))}
+_MEMORY = (
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "memchr",
+    "bcmp",
+    "strlen",
+    "strcmp",
+    "strncmp",
+    "strnlen",
+)
+_PRINTING = (
+    "printf",
+    "fprintf",
+    "snprintf",
+    "puts",
+    "putchar",
+    "putc",
+    "fputs",
+    "fputc",
+    "fwrite",
+    "fflush",
+    "stdout",
+    "stderr",
+)
+_OF_COMPILERS = {
+    "__stack_chk_fail",
+    "__stack_chk_guard",
+    "__tls_get_addr",
+    "_GLOBAL_OFFSET_TABLE_",
+    "__cxa_finalize",
+    "__gmon_start__",
+    "_ITM_registerTMCloneTable",
+    "_ITM_deregisterTMCloneTable",
+}
+ALLOWED = _OF_COMPILERS | {
+    *_MEMORY,
+    *_PRINTING,
+    *(f"__{name}_chk" for name in (*_MEMORY, *_PRINTING)),
+}
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -37,15 +69,19 @@ def refusal_of(data: bytes, source: bytes) -> str:
     except (struct.error, IndexError, ValueError):
         raise Broken("its compiled object is cut short; compile it anew") from None
     if runs_at_load:
-        return (": it has a function that runs when it is loaded or unloaded "
-                "(__attribute__((constructor))); a switch program runs for packets alone")
+        return (
+            ": it has a function that runs when it is loaded or unloaded "
+            "(__attribute__((constructor))); a switch program runs for packets alone"
+        )
     wrong = sorted(set(names) - ALLOWED)
     if not wrong:
         return ""
     others = f" and {', '.join(wrong[1:4])}" if wrong[1:] else ""
-    return (f"{_line_of(wrong[0], source)}: it uses {wrong[0]}{others} of the C library; a switch "
-            f"program may call {', '.join(_MEMORY[:4])}, the like, and printf: it has no use for "
-            "processes, signals, files, clocks and memory of its own")
+    return (
+        f"{_line_of(wrong[0], source)}: it uses {wrong[0]}{others} of the C library; a switch "
+        f"program may call {', '.join(_MEMORY[:4])}, the like, and printf: it has no use for "
+        "processes, signals, files, clocks and memory of its own"
+    )
 
 
 def _taken(data: bytes) -> tuple[list[str], bool]:
@@ -66,12 +102,12 @@ def _taken(data: bytes) -> tuple[list[str], bool]:
                 name, _, _, section, _, _ = _SYMBOL.unpack_from(data, place)
                 if section == 0:
                     begin = names + name
-                    found.append(data[begin:data.index(b"\0", begin)].decode(errors="replace"))
+                    found.append(data[begin : data.index(b"\0", begin)].decode(errors="replace"))
     return found, runs
 
 
 def _line_of(name: str, source: bytes) -> str:
-    """":12", where the text first names it outside comments; nothing where it does not."""
+    """ ":12", where the text first names it outside comments; nothing where it does not."""
     code = _COMMENT.sub(lambda each: b"\n" * each[0].count(b"\n"), source)
     plain = re.sub(r"^_+|_chk$|^__isoc\d+_", "", name)
     for each in dict.fromkeys((name, plain)):

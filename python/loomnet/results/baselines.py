@@ -20,8 +20,12 @@ folder: Path | None = None
 
 @checked_call
 def assert_matches(
-    report: Report | Result, baseline: str | Path, *, rel: float | Mapping[str, float] = 0.0,
-    only: str | Sequence[str] | None = None, ignore: str | Sequence[str] = (),
+    report: Report | Result,
+    baseline: str | Path,
+    *,
+    rel: float | Mapping[str, float] = 0.0,
+    only: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] = (),
     worse_only: bool = False,
 ) -> None:
     """Asserts that figures and checks of a report, or of one run's result, equal the baseline
@@ -49,8 +53,10 @@ def assert_matches(
     path = path if folder is None else folder / path
     wanted = None if only is None else _names("only", only)
     if wanted == []:
-        raise UsageError("assert_matches: only=[] looks at no number, so it would always pass; "
-                         "name some, or leave only= out")
+        raise UsageError(
+            "assert_matches: only=[] looks at no number, so it would always pass; "
+            "name some, or leave only= out"
+        )
     if not isinstance(worse_only, bool):
         raise UsageError(f"assert_matches: worse_only={quoted(worse_only)} is not True or False")
     unwanted, allowed = _names("ignore", ignore), tolerance("assert_matches: rel", rel)
@@ -76,22 +82,36 @@ def assert_matches(
     names = [row.name for row in found]
     patterns = [*(wanted or ()), *unwanted, *(name for name, _ in allowed.shares if name != "*")]
     check_patterns("assert_matches", patterns, names)
-    rows = [row for row in found
-            if (wanted is None or any(fits(row.name, each) for each in wanted))
-            and not any(fits(row.name, each) for each in unwanted)]
+    rows = [
+        row
+        for row in found
+        if (wanted is None or any(fits(row.name, each) for each in wanted))
+        and not any(fits(row.name, each) for each in unwanted)
+    ]
     if not rows:
         raise UsageError("assert_matches: ignore= leaves no number to look at")
     looked_at = len(rows)
     if worse_only:
-        rows = [row for row in rows if row.verdict not in ("better", "new")
-                and not (row.verdict == "unmeasured" and row.a is None)]
+        rows = [
+            row
+            for row in rows
+            if row.verdict not in ("better", "new")
+            and not (row.verdict == "unmeasured" and row.a is None)
+        ]
     wrong = [line for row in rows if (line := _difference(row, allowed.of(row.name))) is not None]
     if wrong:
         how = "are worse than in" if worse_only else "differ from"
         notes = [f"  note: {line}" for line in found.setups(("the baseline", "this run"))]
-        raise AssertionError("\n".join((
-            f"{len(wrong)} of {looked_at} numbers {how} {path} by more than {allowed}:",
-            *wrong, *notes, "if they should: `pytest --loomnet-update-baselines`")))
+        raise AssertionError(
+            "\n".join(
+                (
+                    f"{len(wrong)} of {looked_at} numbers {how} {path} by more than {allowed}:",
+                    *wrong,
+                    *notes,
+                    "if they should: `pytest --loomnet-update-baselines`",
+                )
+            )
+        )
 
 
 def _names(where: str, given: Any) -> list[str]:
@@ -131,10 +151,18 @@ def _as_report(given: Any) -> Report:
         return given
     if not isinstance(given, Result):
         raise UsageError(f"assert_matches: {quoted(given)} is neither a report nor a result")
-    fidelity = [RunFidelity(given.label or "", given.data.fidelity, given.data.ended,
-                            given.data.reason)]
+    fidelity = [
+        RunFidelity(given.label or "", given.data.fidelity, given.data.ended, given.data.reason)
+    ]
     facts = facts_of(given)
     clock, seed = facts.pop("clock"), facts.pop("seed")
-    return Report(given.label or "run", facts, clock, seed, rows=list(given.rows),
-                  fidelity=fidelity, fabrics={given.label or "": given.fabric_facts},
-                  deterministic=given.data.deterministic)
+    return Report(
+        given.label or "run",
+        facts,
+        clock,
+        seed,
+        rows=list(given.rows),
+        fidelity=fidelity,
+        fabrics={given.label or "": given.fabric_facts},
+        deterministic=given.data.deterministic,
+    )

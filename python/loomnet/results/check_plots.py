@@ -18,8 +18,9 @@ ROW_HEIGHT, LINE_HEIGHT = 0.24, 0.15  # inches
 LEFT, MIDDLE = 0.45, 0.23  # of the width: words, the lanes; numbers have the rest
 
 
-def checks_figure(checks: Sequence[Check], *, title: str | None = None, size: Size | None = None
-                  ) -> Any:
+def checks_figure(
+    checks: Sequence[Check], *, title: str | None = None, size: Size | None = None
+) -> Any:
     """A matplotlib Figure. Green: what a bound allows; a blue point: a value that holds; a red
     cross: one that misses; a black diamond: what was published. A value that is null says why.
     Raises UsageError without checks."""
@@ -42,11 +43,16 @@ def checks_figure(checks: Sequence[Check], *, title: str | None = None, size: Si
         if number % 2:
             axes.axhspan(y, y + height, color="#f4f4f4", zorder=0)
         middle = y + height / 2
-        axes.text(LEFT - 0.01, middle, text, fontsize=8, ha="right", va="center",
-                  linespacing=1.1)
+        axes.text(LEFT - 0.01, middle, text, fontsize=8, ha="right", va="center", linespacing=1.1)
         _lane(axes, check, middle, min(height, ROW_HEIGHT))
-        axes.text(LEFT + MIDDLE + 0.02, middle, _numbers(check), fontsize=8, va="center",
-                  color="#222222" if check.ok else MISSES)
+        axes.text(
+            LEFT + MIDDLE + 0.02,
+            middle,
+            _numbers(check),
+            fontsize=8,
+            va="center",
+            color="#222222" if check.ok else MISSES,
+        )
         y += height
     return figure
 
@@ -56,14 +62,23 @@ def _head(axes: Any, title: str | None, head: float, left: int) -> None:
         axes.text(0.01, 0.16, title, fontsize=10, va="center")
     y = head - 0.14
     x = LEFT
-    for draw, text in ((_allowed, "allowed"), (_point, "measured, holds"), (_cross, "misses"),
-                       (_diamond, "published")):
+    for draw, text in (
+        (_allowed, "allowed"),
+        (_point, "measured, holds"),
+        (_cross, "misses"),
+        (_diamond, "published"),
+    ):
         draw(axes, x, y)
         axes.text(x + 0.018, y, text, fontsize=7.5, va="center")
         x += 0.045 + 0.0092 * len(text)
     if left > 0:
-        axes.text(0.01, y, f"the first {MOST_ROWS}; {left} more are in report.json", fontsize=7.5,
-                  va="center")
+        axes.text(
+            0.01,
+            y,
+            f"the first {MOST_ROWS}; {left} more are in report.json",
+            fontsize=7.5,
+            va="center",
+        )
 
 
 def _allowed(axes: Any, x: float, y: float) -> None:
@@ -79,8 +94,16 @@ def _cross(axes: Any, x: float, y: float) -> None:
 
 
 def _diamond(axes: Any, x: float, y: float) -> None:
-    axes.plot([x], [y], marker="D", markersize=6, color="#000000", markerfacecolor="none",
-              markeredgewidth=1.2, zorder=3)
+    axes.plot(
+        [x],
+        [y],
+        marker="D",
+        markersize=6,
+        color="#000000",
+        markerfacecolor="none",
+        markeredgewidth=1.2,
+        zorder=3,
+    )
 
 
 def _words(check: Check) -> str:
@@ -123,13 +146,27 @@ def _lane(axes: Any, check: Check, y: float, height: float) -> None:
     axes.plot([LEFT, LEFT + MIDDLE], [y, y], color="#c8c8c8", linewidth=0.8, zorder=1)
     # A bound of one value still has a width on paper.
     begin, end = (begin, end) if end - begin > 0.004 else (begin - 0.002, end + 0.002)
-    axes.fill_between([begin, end], y - 0.32 * height, y + 0.32 * height, color=ALLOWED, zorder=1,
-                      linewidth=0)
+    axes.fill_between(
+        [begin, end], y - 0.32 * height, y + 0.32 * height, color=ALLOWED, zorder=1, linewidth=0
+    )
     if least < 0 < most:
-        axes.plot([place(0)] * 2, [y - 0.38 * height, y + 0.38 * height], color="#777777",
-                  linewidth=0.7, zorder=2)
-        axes.text(place(0), y + 0.36 * height, "0", fontsize=5.5, ha="center", va="bottom",
-                  color="#777777", zorder=2)
+        axes.plot(
+            [place(0)] * 2,
+            [y - 0.38 * height, y + 0.38 * height],
+            color="#777777",
+            linewidth=0.7,
+            zorder=2,
+        )
+        axes.text(
+            place(0),
+            y + 0.36 * height,
+            "0",
+            fontsize=5.5,
+            ha="center",
+            va="bottom",
+            color="#777777",
+            zorder=2,
+        )
     if check.published is not None:
         _diamond(axes, place(check.published), y)
     if check.value is not None:
@@ -140,8 +177,11 @@ def _numbers(check: Check) -> str:
     """The value and beside it the bound, and what was published."""
     if check.value is None:
         return textwrap.shorten(f"not measured: {check.reason}", 46)
-    published = "" if check.published is None else (
-        f"  (published {number_text(check.published, check.unit)})")
+    published = (
+        ""
+        if check.published is None
+        else (f"  (published {number_text(check.published, check.unit)})")
+    )
     value = number_text(check.value, check.unit)
     if "eq" in check.bound and check.ok:  # a count, or yes and no
         return f"{value}, as it must be{published}"

@@ -70,7 +70,11 @@ def strips_of(result: Drawn, panel: PanelPlan, until_ps: int) -> list[Strip]:
                 status = LIGHT
             last = found[-1] if found else None
             if last and (last.port, last.far, last.status, last.end_ps) == (
-                    port, far, status, start):
+                port,
+                far,
+                status,
+                start,
+            ):
                 found[-1] = Strip(port, far, last.start_ps, end, status)
             else:
                 found.append(Strip(port, far, start, end, status))
@@ -83,19 +87,23 @@ def _at(rows: Sequence[tuple[int, Any]], time: int, none: Any) -> Any:
     return rows[number - 1][1] if number else none
 
 
-def circuit_figure(result: Drawn, *, until: Time | str | None = None, size: Size | None = None
-                   ) -> Any:
+def circuit_figure(
+    result: Drawn, *, until: Time | str | None = None, size: Size | None = None
+) -> Any:
     """A part of the picture for each panel of the fabric, of many the first two. `size`: width and
     height in inches. Raises UsageError for a run without."""
     from loomnet.results.picture import Picture
 
     part = result.parts[0].on_run_clock
-    panels = [panel for panel in part.plan.panels
-              if part.data.events is not None and part.data.events.patches.get(panel.name)]
+    panels = [
+        panel
+        for panel in part.plan.panels
+        if part.data.events is not None and part.data.events.patches.get(panel.name)
+    ]
     if not panels:
         raise UsageError(f"plot: {WHY}; a fabric has panels by fabric.add_panel() or ln.mixnet()")
     # Ports keep their circuits through quiet stretches, so the axis is whole.
-    end = (max(part.data.end_ps, 1) / 1e12 * (1 + EDGE) if until is None else Time(until).seconds)
+    end = max(part.data.end_ps, 1) / 1e12 * (1 + EDGE) if until is None else Time(until).seconds
     span = TimeSpan(end, since=clock_of({"": part}))
     left = len(panels) - MOST_PANELS
     panels = panels[:MOST_PANELS]
@@ -132,18 +140,31 @@ def _draw(axes: Any, result: Drawn, panel: PanelPlan, end: float) -> None:
         host = far.partition(":")[0]
         start, stop = time((strip.start_ps / 1e12, strip.end_ps / 1e12))
         lit = strip.status == LIGHT
-        look = {"color": colour.get(host, "#999999")} if lit else {
-            "facecolor": BLACK if strip.status == DARK else "#ffffff",
-            "edgecolor": BLACK, "hatch": "" if strip.status == DARK else "////"}
+        look = (
+            {"color": colour.get(host, "#999999")}
+            if lit
+            else {
+                "facecolor": BLACK if strip.status == DARK else "#ffffff",
+                "edgecolor": BLACK,
+                "hatch": "" if strip.status == DARK else "////",
+            }
+        )
         axes.barh(strip.port, stop - start, left=start, height=0.78, linewidth=0, **look)
         darkened |= not lit
         joined += strip.end_ps - strip.start_ps
         if lit:
             seen[host] = None
             if (stop - start) * time.factor > NARROW * end:
-                axes.text((start + stop) / 2, strip.port, far, ha="center", va="center",
-                          fontsize=FONT, clip_on=True,
-                          color="black" if colour.get(host) in PALE else "white")
+                axes.text(
+                    (start + stop) / 2,
+                    strip.port,
+                    far,
+                    ha="center",
+                    va="center",
+                    fontsize=FONT,
+                    clip_on=True,
+                    color="black" if colour.get(host) in PALE else "white",
+                )
     axes.set_yticks(range(shown), names[:shown], fontsize=FONT)
     axes.set_ylim(shown - 0.4, -0.6)
     left = len(panel.ports) - shown
@@ -156,8 +177,13 @@ def _draw(axes: Any, result: Drawn, panel: PanelPlan, end: float) -> None:
     if joined < shown * end * 1e12 * (1 - 1e-6):
         marks.append(Patch(facecolor=UNJOINED, edgecolor="#999999", label="no circuit"))
     if marks:
-        axes.legend(handles=marks, fontsize=FONT, loc="center left", bbox_to_anchor=(1.0, 0.5),
-                    framealpha=0.9)
+        axes.legend(
+            handles=marks,
+            fontsize=FONT,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            framealpha=0.9,
+        )
 
 
 def port_names(result: Drawn, panel: PanelPlan) -> list[str]:
@@ -170,5 +196,6 @@ def port_names(result: Drawn, panel: PanelPlan) -> list[str]:
         host = host_of[link]
         nth = counts[host] = counts.get(host, -1) + 1
         names.append(f"{host}:{nth}")
-    return [name.partition(":")[0] if counts[name.partition(":")[0]] == 0 else name
-            for name in names]
+    return [
+        name.partition(":")[0] if counts[name.partition(":")[0]] == 0 else name for name in names
+    ]

@@ -29,17 +29,35 @@ from loomnet.results.tolerance import Tolerance, tolerance
 # Which way is worse, by a figure's own name; where the name says nothing, its unit may.
 # By how the name begins: `goodput_ratio`, `slowdown_p99`.
 LOWER_IS_WORSE = (
-    "goodput", "algbw", "busbw", "throughput", "expected_capacity", "accuracy", "fairness",
+    "goodput",
+    "algbw",
+    "busbw",
+    "throughput",
+    "expected_capacity",
+    "accuracy",
+    "fairness",
 )
 HIGHER_IS_WORSE = (
-    "lost", "retransmitted", "timeouts", "errors", "final_loss", "drop", "wrong", "trimmed",
-    "slowdown", "fct", "unfinished", "iteration_slowdown", "slowest_slowdown",
+    "lost",
+    "retransmitted",
+    "timeouts",
+    "errors",
+    "final_loss",
+    "drop",
+    "wrong",
+    "trimmed",
+    "slowdown",
+    "fct",
+    "unfinished",
+    "iteration_slowdown",
+    "slowest_slowdown",
 )
 RATES = frozenset(("b/s", "Kb/s", "Mb/s", "Gb/s", "B/s", "MB/s", "GB/s"))
 TIMES = frozenset(("s", "ms", "us", "ns", "ps"))
 Direction = Literal["lower", "higher", "any"]  # which change is a regression
-Verdict = Literal["same", "better", "worse", "changed", "missing", "new", "unsure", "unmeasured",
-                  "apart"]
+Verdict = Literal[
+    "same", "better", "worse", "changed", "missing", "new", "unsure", "unmeasured", "apart"
+]
 IN_WORDS: dict[Verdict, str] = {"unmeasured": "not measured", "apart": "not comparable"}
 REGRESSIONS: tuple[Verdict, ...] = ("worse", "missing")
 # How often packets are repeated and paths come back says how a transport works: MRC cuts and
@@ -88,13 +106,18 @@ class Difference:
     def row(self, a: str, b: str) -> dict[str, Any]:
         change = None if self.change is None else change_text(self.change)
         note = None if self.verdict == "same" else IN_WORDS.get(self.verdict, self.verdict)
-        return {"number": self.name, a: number_text(self.a, self.unit),
-                b: number_text(self.b, self.unit), "change": change, "verdict": note,
-                "reason": self.reason}
+        return {
+            "number": self.name,
+            a: number_text(self.a, self.unit),
+            b: number_text(self.b, self.unit),
+            "change": change,
+            "verdict": note,
+            "reason": self.reason,
+        }
 
 
 def change_text(change: float) -> str:
-    """"+3.2%"; above tenfold as a factor, "x 12.5" or "x 38,600"."""
+    """ "+3.2%"; above tenfold as a factor, "x 12.5" or "x 38,600"."""
     if change < MOST_PERCENT:
         return f"{change:+.1%}"
     factor = f"{1 + change:.3g}"  # from 999.5 on with an exponent
@@ -156,9 +179,11 @@ class Comparison:
             return []
         here, there = heads or self.heads
         named = "" if heads else self.a.name
-        return [f"{name}: {_fact(a, name)} in {here}, {_fact(b, name)} in {there}"
-                for name in dict.fromkeys((*a, *b)) if a.get(name, _fact) != b.get(name, _fact)
-                and f"{name}=" not in named]  # which says it
+        return [
+            f"{name}: {_fact(a, name)} in {here}, {_fact(b, name)} in {there}"
+            for name in dict.fromkeys((*a, *b))
+            if a.get(name, _fact) != b.get(name, _fact) and f"{name}=" not in named
+        ]  # which says it
 
     @property
     def table(self) -> Table:
@@ -177,8 +202,11 @@ class Comparison:
 
     def _table(self, rows: list[Difference]) -> Table:
         heads = self.heads
-        return Table(("number", *heads, "change", "verdict", "reason"),
-                     [row.row(*heads) for row in rows], "nothing differs")
+        return Table(
+            ("number", *heads, "change", "verdict", "reason"),
+            [row.row(*heads) for row in rows],
+            "nothing differs",
+        )
 
     @property
     def summary(self) -> str:
@@ -197,8 +225,11 @@ class Comparison:
     @property
     def lines(self) -> list[str]:
         """The lines above the table: which result is A and which B, and what the runs differ in."""
-        named = [] if self.heads == (self.a.name, self.b.name) else [
-            f"A: {self.a.name}", f"B: {self.b.name}"]
+        named = (
+            []
+            if self.heads == (self.a.name, self.b.name)
+            else [f"A: {self.a.name}", f"B: {self.b.name}"]
+        )
         return named + [f"note: the runs differ: {line}" for line in self.setups()]
 
     def figure(self) -> Any:
@@ -250,20 +281,28 @@ def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -
     left, right = with_no_timeouts(*without_labels(left, right))
     common = [name for name in left.figures if name in right.figures]
     if not common:
-        raise UsageError(f"compare: {left.name} and {right.name} have no number in common; "
-                         "labels and jobs are part of a number's name")
+        raise UsageError(
+            f"compare: {left.name} and {right.name} have no number in common; "
+            "labels and jobs are part of a number's name"
+        )
     allowed.check("compare: rel", common)
     transports = {side.facts.get("transport") for side in (left, right)}
     repeats_alike = len(transports) == 1 or None in transports
-    rows = [_difference(name, figure, right.figures.get(name), allowed.of(name), repeats_alike)
-            for name, figure in left.figures.items()]
-    rows += [Difference(name, figure.unit, None, figure.value, "new", is_check=figure.is_check)
-             for name, figure in right.figures.items() if name not in left.figures]
+    rows = [
+        _difference(name, figure, right.figures.get(name), allowed.of(name), repeats_alike)
+        for name, figure in left.figures.items()
+    ]
+    rows += [
+        Difference(name, figure.unit, None, figure.value, "new", is_check=figure.is_check)
+        for name, figure in right.figures.items()
+        if name not in left.figures
+    ]
     return Comparison(left, right, rows, allowed)
 
 
-def _difference(name: str, a: Figure, b: Figure | None, rel: float,
-                repeats_alike: bool = True) -> Difference:
+def _difference(
+    name: str, a: Figure, b: Figure | None, rel: float, repeats_alike: bool = True
+) -> Difference:
     def verdict(which: Verdict, reason: str | None = None) -> Difference:
         value = None if b is None else b.value
         return Difference(name, a.unit, a.value, value, which, reason, a.is_check)

@@ -33,11 +33,17 @@ def inches(size: Size | None) -> Size | None:
     """Raises UsageError for what is no size of a picture."""
     if size is None:
         return None
-    if not (isinstance(size, Sequence) and len(size) == 2 and all(
-            isinstance(each, (int, float)) and LEAST_INCHES <= each <= MOST_INCHES
-            for each in size)):
-        raise UsageError(f"size={quoted(size)} must be (width, height) in inches, each from "
-                         f"{LEAST_INCHES:g} to {MOST_INCHES:g}, as (9, 3.8)")
+    if not (
+        isinstance(size, Sequence)
+        and len(size) == 2
+        and all(
+            isinstance(each, (int, float)) and LEAST_INCHES <= each <= MOST_INCHES for each in size
+        )
+    ):
+        raise UsageError(
+            f"size={quoted(size)} must be (width, height) in inches, each from "
+            f"{LEAST_INCHES:g} to {MOST_INCHES:g}, as (9, 3.8)"
+        )
     return float(size[0]), float(size[1])
 
 
@@ -55,8 +61,10 @@ class Scale:
         if unit == "s":
             steps = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
         elif unit in ("b/s", "B/s", "B"):
-            steps = tuple((10.0**power, prefix + unit) for power, prefix in
-                          ((12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, "")))
+            steps = tuple(
+                (10.0**power, prefix + unit)
+                for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""))
+            )
         else:
             return cls(unit, 1.0)
         factor, name = next((step for step in steps if abs(largest) >= step[0]), steps[-1])
@@ -66,8 +74,14 @@ class Scale:
         return [value / self.factor for value in values]
 
 
-def new_picture(rows: int = 1, *, height: float = 2.4, share_x: bool = True,
-                share_y: bool = False, size: Size | None = None) -> tuple[Any, Any]:
+def new_picture(
+    rows: int = 1,
+    *,
+    height: float = 2.4,
+    share_x: bool = True,
+    share_y: bool = False,
+    size: Size | None = None,
+) -> tuple[Any, Any]:
     """(matplotlib Figure that a notebook shows, list of its panels, one below the other). `size`:
     width and height in inches, by default WIDTH and `height` a panel."""
     from loomnet.results.picture import Picture
@@ -82,17 +96,34 @@ def legend_below(axes: Any, **look: Any) -> None:
     shown, names = axes.get_legend_handles_labels()
     if names:
         columns = min(len(names), max(1, MOST_LEGEND // max(map(len, names))))
-        axes.figure.legend(shown, names, loc="outside lower center", ncols=columns, fontsize=8,
-                           frameon=False, **look)
+        axes.figure.legend(
+            shown,
+            names,
+            loc="outside lower center",
+            ncols=columns,
+            fontsize=8,
+            frameon=False,
+            **look,
+        )
 
 
-def mark_phases(axes: Any, phases: Iterable[Phase], scale: Scale, *, named: bool = True,
-                until: float | None = None) -> None:
+def mark_phases(
+    axes: Any,
+    phases: Iterable[Phase],
+    scale: Scale,
+    *,
+    named: bool = True,
+    until: float | None = None,
+) -> None:
     """Shades the time of every fault and writes its name above; `until`: seconds, where the axis
     ends. Names of faults that follow one another closely stand in two rows."""
-    shown = [phase for phase in phases
-             if phase.name not in UNDISTURBED and phase.start_ps < phase.end_ps
-             and (until is None or phase.start_ps / 1e12 < until)]
+    shown = [
+        phase
+        for phase in phases
+        if phase.name not in UNDISTURBED
+        and phase.start_ps < phase.end_ps
+        and (until is None or phase.start_ps / 1e12 < until)
+    ]
     for number, phase in enumerate(shown):
         start, end = scale((phase.start_ps / 1e12, phase.end_ps / 1e12))
         if until is not None:
@@ -102,14 +133,25 @@ def mark_phases(axes: Any, phases: Iterable[Phase], scale: Scale, *, named: bool
             axes.axvline(edge, color="#000000", linewidth=0.5, linestyle=":", zorder=0)
         if named:
             axes.annotate(
-                f"fault: {phase.name.replace('_', ' ')}", ((start + end) / 2, 1.0),
-                xycoords=("data", "axes fraction"), xytext=(0, 2 + 10 * (number % 2)),
-                textcoords="offset points", fontsize=8, ha="center", va="bottom",
-                annotation_clip=False)
+                f"fault: {phase.name.replace('_', ' ')}",
+                ((start + end) / 2, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 2 + 10 * (number % 2)),
+                textcoords="offset points",
+                fontsize=8,
+                ha="center",
+                va="bottom",
+                annotation_clip=False,
+            )
 
 
-def draw_marks(axes: Any, marks: Iterable[Mapping[str, Any]], scale: Scale,
-               colour: Any = "#333333", taken: list[tuple[float, str]] | None = None) -> None:
+def draw_marks(
+    axes: Any,
+    marks: Iterable[Mapping[str, Any]],
+    scale: Scale,
+    colour: Any = "#333333",
+    taken: list[tuple[float, str]] | None = None,
+) -> None:
     """A tick at the bottom for each row of Result.marks, with its text; where there are many, the
     first of each text says how many there are. `taken`: places and texts of runs that the same
     axes show: a text that would lie on another stands above it or, of the same words, once."""
@@ -121,8 +163,15 @@ def draw_marks(axes: Any, marks: Iterable[Mapping[str, Any]], scale: Scale,
     many, seen = len(rows) > MOST_LABELS, set[str]()
     for row in rows:
         at, text = row["time_s"] / scale.factor, row["mark"]
-        axes.plot([at, at], [0.0, 0.05], transform=axes.get_xaxis_transform(), color=colour,
-                  linewidth=1.2, solid_capstyle="butt", zorder=3)
+        axes.plot(
+            [at, at],
+            [0.0, 0.05],
+            transform=axes.get_xaxis_transform(),
+            color=colour,
+            linewidth=1.2,
+            solid_capstyle="butt",
+            zorder=3,
+        )
         if many and (text in seen or len(seen) >= MOST_LABELS):
             continue
         seen.add(text)
@@ -130,12 +179,22 @@ def draw_marks(axes: Any, marks: Iterable[Mapping[str, Any]], scale: Scale,
         place = float((axes.transData + axes.transAxes.inverted()).transform((at, 1.0))[0])
         near = [other for where, other in taken if abs(where - place) < MARK_APART]
         if len(near) >= MARK_ROWS or any(
-                text == other and abs(where - place) < MARK_REPEATED for where, other in taken):
+            text == other and abs(where - place) < MARK_REPEATED for where, other in taken
+        ):
             continue
         taken.append((place, text))
-        axes.text(at, 0.06 + MARK_ROW * len(near), f"{text[:LONGEST_MARK]}{times}", rotation=90,
-                  fontsize=7, ha="center", va="bottom", transform=axes.get_xaxis_transform(),
-                  color=colour, clip_on=True)
+        axes.text(
+            at,
+            0.06 + MARK_ROW * len(near),
+            f"{text[:LONGEST_MARK]}{times}",
+            rotation=90,
+            fontsize=7,
+            ha="center",
+            va="bottom",
+            transform=axes.get_xaxis_transform(),
+            color=colour,
+            clip_on=True,
+        )
 
 
 def title(axes: Any, text: str, phases: Sequence[Phase] = ()) -> None:
@@ -144,8 +203,9 @@ def title(axes: Any, text: str, phases: Sequence[Phase] = ()) -> None:
     axes.set_title(text, fontsize=10, loc="left", pad=6 + 11 * min(faults, 2))
 
 
-def draw_bins(axes: Any, times: Sequence[float], values: Sequence[float], end: float,
-              **look: Any) -> None:
+def draw_bins(
+    axes: Any, times: Sequence[float], values: Sequence[float], end: float, **look: Any
+) -> None:
     """Steps of bins that begin at `times`, the last of which ends at `end`. Bins of one value that
     follow one another are drawn as one: a stall of seconds has a million of them."""
     edges, kept = [], []

@@ -34,22 +34,27 @@ class Drawn(Protocol):
     def jobs(self) -> Mapping[str, Drawn]:
         """By name, where the run had several."""
         ...
+
     @property
     def first_job(self) -> str | None:
         """Of the run, where it had several: its time 0 is the clock of pictures."""
         ...
+
     @property
     def on_run_clock(self) -> Drawn:
         """The same in time since time 0 of the run's first job."""
         ...
+
     @property
     def marks(self) -> Table:
         """step, time_s, mark."""
         ...
+
     @property
     def parts(self) -> Sequence[Drawn]:
         """One per job."""
         ...
+
     @property
     def flow_records(self) -> Sequence[FlowRecord]: ...
     def goodput(self, step: Time | None = None, until: float | None = None) -> Series:

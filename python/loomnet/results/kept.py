@@ -93,9 +93,11 @@ class _Gone:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # what copies and debuggers look for
             raise AttributeError(name)
-        raise UsageError(f"run {in_quotes(self._title)}: {name} was let go when later runs needed "
-                         "the memory; hold the result that lab.run() returned for as long as it is "
-                         "read")
+        raise UsageError(
+            f"run {in_quotes(self._title)}: {name} was let go when later runs needed "
+            "the memory; hold the result that lab.run() returned for as long as it is "
+            "read"
+        )
 
 
 class _Printed(_Gone):
@@ -118,15 +120,17 @@ def weight(value: Any, depth: int = 6) -> int:
     if depth == 0 or isinstance(value, (str, bytes, int, float)) or value is None:
         return own
     if isinstance(value, dict):
-        some = [each for pair, _ in zip(value.items(), range(_SAMPLED), strict=False)
-                for each in pair]
+        some = [
+            each for pair, _ in zip(value.items(), range(_SAMPLED), strict=False) for each in pair
+        ]
         return own + _of_sample(some, 2 * len(value), depth)
     if isinstance(value, (list, tuple, set, frozenset)):
         some = [each for each, _ in zip(value, range(_SAMPLED), strict=False)]
         return own + _of_sample(some, len(value), depth)
     if is_dataclass(value):
-        return own + sum(weight(getattr(value, each.name, None), depth - 1)
-                         for each in fields(value))
+        return own + sum(
+            weight(getattr(value, each.name, None), depth - 1) for each in fields(value)
+        )
     inner = getattr(value, "__dict__", None)
     return own + (sum(weight(each, depth - 1) for each in inner.values()) if inner else 0)
 

@@ -24,9 +24,8 @@ COLOURS = {"link_use": "YlGnBu", "queue": "YlOrRd"}  # from nearly white: an idl
 ASK = 'give the run sample="10 us", links=["p0.leaf0->*"]'
 
 
-def link_series(result: Drawn, name: str, where: str | None, every: Time | None
-                ) -> ObservedTable:
-    """"queue": bytes waiting in the port of a direction; "link_use": share of its rate that was in
+def link_series(result: Drawn, name: str, where: str | None, every: Time | None) -> ObservedTable:
+    """ "queue": bytes waiting in the port of a direction; "link_use": share of its rate that was in
     use up to each sample. Raises UsageError where the run was not asked for them."""
     samples = result.data.samples
     looks = None if samples is None else samples.queues if name == "queue" else samples.sent
@@ -50,8 +49,13 @@ def link_series(result: Drawn, name: str, where: str | None, every: Time | None
     return ObservedTable.of(found, name, where, every)
 
 
-def link_figure(result: Drawn, where: str | None = None, *, until: Time | str | None = None,
-                size: Size | None = None) -> Any:
+def link_figure(
+    result: Drawn,
+    where: str | None = None,
+    *,
+    until: Time | str | None = None,
+    size: Size | None = None,
+) -> Any:
     """Two panels, one below the other, with a strip for each direction: how much of its rate is in
     use, and how many bytes wait in its port. Lines of links in full use would lie on one another.
     """
@@ -67,8 +71,9 @@ def link_figure(result: Drawn, where: str | None = None, *, until: Time | str | 
     panels = figure.subplots(2, 1, sharex=True, sharey=True)
     for axes, (name, table) in zip(panels, tables.items(), strict=True):
         _draw(axes, table, name, span, shown, font=9 if strip >= 0.2 else 8)
-        mark_phases(axes, result.phases, time_axis(axes, span), named=axes is panels[0],
-                    until=span.until)
+        mark_phases(
+            axes, result.phases, time_axis(axes, span), named=axes is panels[0], until=span.until
+        )
     panels[0].set_xlabel("")
     some = f"; the {len(shown)} busiest of {known} directions" if known > len(shown) else ""
     title(panels[0], f"Use of links and their queues{some}", result.phases)
@@ -91,12 +96,12 @@ def _busiest(tables: Iterable[ObservedTable]) -> tuple[list[str], int]:
 
 def in_order(name: str) -> list[tuple[int, str]]:
     """Sorts leaf2 before leaf10."""
-    return [(int(part), "") if part.isdecimal() else (0, part)
-            for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _draw(axes: Any, table: ObservedTable, name: str, span: TimeSpan, shown: list[str], font: int
-          ) -> None:
+def _draw(
+    axes: Any, table: ObservedTable, name: str, span: TimeSpan, shown: list[str], font: int
+) -> None:
     series: dict[str, tuple[list[float], list[float]]] = {}
     for at, where, value in zip(*map(table.column, ("time", "where", "value")), strict=True):
         times, values = series.setdefault(where, ([], []))
@@ -109,17 +114,32 @@ def _draw(axes: Any, table: ObservedTable, name: str, span: TimeSpan, shown: lis
     for row, where in enumerate(shown):
         edges, values = _columns(*series.get(where, ([], [])), name, span)
         if len(values):
-            mesh = axes.pcolormesh(time(edges), [row - 0.42, row + 0.42], [scale(values)],
-                                   cmap=COLOURS[name], vmin=0, vmax=top, zorder=-1)
+            mesh = axes.pcolormesh(
+                time(edges),
+                [row - 0.42, row + 0.42],
+                [scale(values)],
+                cmap=COLOURS[name],
+                vmin=0,
+                vmax=top,
+                zorder=-1,
+            )
     axes.set_yticks(range(len(shown)), shown, fontsize=font)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     if mesh is not None:
-        axes.figure.colorbar(mesh, ax=axes, pad=0.01, aspect=12, label=(
-            "link use (share of rate)" if name == "link_use" else f"bytes waiting ({scale.unit})"))
+        axes.figure.colorbar(
+            mesh,
+            ax=axes,
+            pad=0.01,
+            aspect=12,
+            label=(
+                "link use (share of rate)"
+                if name == "link_use"
+                else f"bytes waiting ({scale.unit})"
+            ),
+        )
 
 
-def _columns(times: list[float], values: list[float], name: str, span: TimeSpan
-             ) -> tuple[Any, Any]:
+def _columns(times: list[float], values: list[float], name: str, span: TimeSpan) -> tuple[Any, Any]:
     """Edges of a strip's columns and the value of each. A share of use is of the time before its
     sample, a queue is what waited from its sample on. Where samples lie closer than paper shows,
     a column has their mean use, and their longest queue."""
@@ -138,7 +158,10 @@ def _columns(times: list[float], values: list[float], name: str, span: TimeSpan
     first = np.flatnonzero(np.diff((on_paper - on_paper[0]) // (width or 1), prepend=-1))
     if len(first) < len(found):
         lasted = np.diff(edges)
-        found = (np.add.reduceat(found * lasted, first) / np.add.reduceat(lasted, first)
-                 if name == "link_use" else np.maximum.reduceat(found, first))
+        found = (
+            np.add.reduceat(found * lasted, first) / np.add.reduceat(lasted, first)
+            if name == "link_use"
+            else np.maximum.reduceat(found, first)
+        )
         edges = np.concatenate([edges[first], edges[-1:]])
     return edges, found

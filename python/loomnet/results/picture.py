@@ -17,8 +17,9 @@ class Picture(Figure):
         self.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
         return buffer.getvalue()
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None
-                          ) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
         """With its width on the page, which is half of its pixels."""
         width = round(self.get_figwidth() * 80)
         return {"image/png": self._repr_png_()}, {"image/png": {"width": width}}

@@ -50,22 +50,25 @@ def by_job(results: Mapping[str, Drawn]) -> dict[str, Drawn]:
 def _longest(results: Mapping[str, Drawn]) -> list[Phase]:
     """The phases of the run whose faults ended last; a fault counted in iterations is longer on a
     slower transport."""
+
     def faults_end(phases: list[Phase]) -> int:
         return max((each.end_ps for each in phases if each.name not in UNDISTURBED), default=-1)
 
     return max((result.phases for result in results.values()), key=faults_end, default=[])
 
 
-def iteration_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None,
-                     size: Size | None = None) -> Any:
+def iteration_figure(
+    results: Mapping[str, Drawn], *, until: Time | str | None = None, size: Size | None = None
+) -> Any:
     """Iteration time over emulated time, a line per job of each run. An iteration in which the job
     stalled is a bar over the time it took, apart from the line; a job that ended early ends in a
     cross. `until`: emulated time that is shown, without a break; `size`: inches, as (9, 4)."""
     results = by_job(results)
     figure, (axes,) = new_picture(height=3.0, size=size)
     draw_iterations(axes, results, TimeSpan.of(results, until))
-    title(axes, "Iteration time",
-          [each for faults, *_ in _whose_faults(results) for each in faults])
+    title(
+        axes, "Iteration time", [each for faults, *_ in _whose_faults(results) for each in faults]
+    )
     return figure
 
 
@@ -85,8 +88,9 @@ def _whose_faults(results: Mapping[str, Drawn]) -> list[tuple[list[Phase], int, 
     return list(found.values())
 
 
-def _shade_faults(axes: Any, results: Mapping[str, Drawn], time: Scale, until: float, *,
-                  named: bool) -> None:
+def _shade_faults(
+    axes: Any, results: Mapping[str, Drawn], time: Scale, until: float, *, named: bool
+) -> None:
     """Of each run, in its line's colour where the runs' faults are at different times."""
     groups = _whose_faults(results)
     if len(groups) <= 1:
@@ -105,18 +109,30 @@ def _shade_faults(axes: Any, results: Mapping[str, Drawn], time: Scale, until: f
                 axes.axvline(edge, color=colour, linewidth=0.7, linestyle=":", zorder=0)
             spans.setdefault(phase.name, []).extend((start, end))
     for row, (name, edges) in enumerate(spans.items() if named else ()):
-        axes.annotate(f"fault: {name.replace('_', ' ')}, of each line in its colour",
-                      ((min(edges) + max(edges)) / 2, 1.0), xycoords=("data", "axes fraction"),
-                      xytext=(0, 2 + 10 * (row % 2)), textcoords="offset points", fontsize=8,
-                      ha="center", va="bottom", annotation_clip=False)
+        axes.annotate(
+            f"fault: {name.replace('_', ' ')}, of each line in its colour",
+            ((min(edges) + max(edges)) / 2, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2 + 10 * (row % 2)),
+            textcoords="offset points",
+            fontsize=8,
+            ha="center",
+            va="bottom",
+            annotation_clip=False,
+        )
 
 
-def draw_iterations(axes: Any, results: Mapping[str, Drawn], span: TimeSpan, *,
-                    named: bool = True) -> None:
+def draw_iterations(
+    axes: Any, results: Mapping[str, Drawn], span: TimeSpan, *, named: bool = True
+) -> None:
     """On axes of a picture, with a legend below it. `named`: faults have their names above."""
     until = span.until
-    lengths = [i.length_ps / 1e12 for result in results.values() for i in result.data.iterations
-               if i.end_ps / 1e12 <= until]
+    lengths = [
+        i.length_ps / 1e12
+        for result in results.values()
+        for i in result.data.iterations
+        if i.end_ps / 1e12 <= until
+    ]
     usual = statistics.median(lengths) if lengths else 1.0
     longest = max(lengths, default=1.0)
     log = longest > LOG_ABOVE * usual > 0
@@ -126,8 +142,9 @@ def draw_iterations(axes: Any, results: Mapping[str, Drawn], span: TimeSpan, *,
     for number, (label, result) in enumerate(results.items()):
         look = style(number)
         _one_line(axes, result, label, look, time, scale, until)
-        draw_marks(axes, result.marks, time, look["color"] if len(results) > 1 else "#333333",
-                   taken)
+        draw_marks(
+            axes, result.marks, time, look["color"] if len(results) > 1 else "#333333", taken
+        )
     _shade_faults(axes, results, time, until, named=named)
     if log:
         from matplotlib.ticker import EngFormatter
@@ -143,8 +160,15 @@ def draw_iterations(axes: Any, results: Mapping[str, Drawn], span: TimeSpan, *,
         legend_below(axes)
 
 
-def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: Scale,
-              scale: Scale, until: float) -> None:
+def _one_line(
+    axes: Any,
+    result: Drawn,
+    label: str,
+    look: dict[str, Any],
+    time: Scale,
+    scale: Scale,
+    until: float,
+) -> None:
     done = result.data.iterations
     usual = statistics.median(i.length_ps for i in done) if done else 0
     xs: list[float] = []
@@ -160,31 +184,57 @@ def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: 
             ys.append(each.length_ps / 1e12)
     every = max(len(xs) // MARKERS, 1)
     name = label or result.transport or "job"
-    axes.plot(time(xs), scale(ys), **look, markersize=3.5, markevery=every, linewidth=1.1,
-              label=name)
+    axes.plot(
+        time(xs), scale(ys), **look, markersize=3.5, markevery=every, linewidth=1.1, label=name
+    )
     inside = [each for each in stalls if each.end_ps / 1e12 <= until]
     for at, each in enumerate(inside):
         # The marker at its end says whose it is where colours do not print.
-        axes.plot(time((each.start_ps / 1e12, each.end_ps / 1e12)),
-                  scale((each.length_ps / 1e12,) * 2), color=look["color"], linewidth=2.5,
-                  marker=look["marker"], markersize=6, markerfacecolor="white", markevery=[1],
-                  label=f"{name}: stalled iteration" if at == 0 else None)
+        axes.plot(
+            time((each.start_ps / 1e12, each.end_ps / 1e12)),
+            scale((each.length_ps / 1e12,) * 2),
+            color=look["color"],
+            linewidth=2.5,
+            marker=look["marker"],
+            markersize=6,
+            markerfacecolor="white",
+            markevery=[1],
+            label=f"{name}: stalled iteration" if at == 0 else None,
+        )
     for each in stalls:
         if each.start_ps / 1e12 < until < each.end_ps / 1e12:  # it ends outside: along the top
-            axes.plot(time((each.start_ps / 1e12, until)), (0.97, 0.97), color=look["color"],
-                      linewidth=2.5, transform=axes.get_xaxis_transform(), marker=look["marker"],
-                      markerfacecolor="white", markevery=[0], label=f"{name}: an iteration of "
-                      f"{short_time(each.length_ps / 1e12)}, which ends outside")
+            axes.plot(
+                time((each.start_ps / 1e12, until)),
+                (0.97, 0.97),
+                color=look["color"],
+                linewidth=2.5,
+                transform=axes.get_xaxis_transform(),
+                marker=look["marker"],
+                markerfacecolor="white",
+                markevery=[0],
+                label=f"{name}: an iteration of "
+                f"{short_time(each.length_ps / 1e12)}, which ends outside",
+            )
     ended = result.data.end_ps / 1e12
     if result.data.ended != "finished" and done and ended <= until:
-        axes.plot(time([ended]), scale([done[-1].length_ps / 1e12]), color=look["color"],
-                  marker="x", markersize=9, markeredgewidth=2, linestyle="none",
-                  label=f"{name}: {result.data.ended}")
+        axes.plot(
+            time([ended]),
+            scale([done[-1].length_ps / 1e12]),
+            color=look["color"],
+            marker="x",
+            markersize=9,
+            markeredgewidth=2,
+            linestyle="none",
+            label=f"{name}: {result.data.ended}",
+        )
 
 
 def goodput_figure(
-    results: Mapping[str, Drawn], *, every: Time | str | None = None,
-    until: Time | str | None = None, size: Size | None = None,
+    results: Mapping[str, Drawn],
+    *,
+    every: Time | str | None = None,
+    until: Time | str | None = None,
+    size: Size | None = None,
 ) -> Any:
     """Payload received by all hosts of a job together over emulated time, one panel per job of each
     run, all with the same axes. `every`: the step, by default a 250th of what is shown; `until`:
@@ -197,8 +247,12 @@ def goodput_figure(
     return figure
 
 
-def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], span: TimeSpan,
-                 every: Time | str | None = None) -> None:
+def draw_goodput(
+    panels: Sequence[Any],
+    results: Mapping[str, Drawn],
+    span: TimeSpan,
+    every: Time | str | None = None,
+) -> None:
     """A job in each panel."""
     until = span.until
     least = max(span.shown / BINS, until / MOST_BINS)
@@ -209,13 +263,18 @@ def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], span: Time
     for number, (axes, (label, each)) in enumerate(zip(panels, series.items(), strict=False)):
         result, time = results[label], time_axis(axes, span)
         look = line_style(number)
-        bins = time(each.times), scale(1e9 * value for value in each.values), \
-            each.ends_at / time.factor
+        bins = (
+            time(each.times),
+            scale(1e9 * value for value in each.values),
+            each.ends_at / time.factor,
+        )
         draw_bins(axes, *bins, baseline=None, color=look["color"], linewidth=1.1)
         draw_bins(axes, *bins, color=look["color"], fill=True, alpha=0.15)
         hosts = len(result.data.hosts)
-        axes.set_ylabel(f"{label or result.transport or 'job'}\nsum of {hosts} hosts\n"
-                        f"({scale.unit})", fontsize=9)
+        axes.set_ylabel(
+            f"{label or result.transport or 'job'}\nsum of {hosts} hosts\n({scale.unit})",
+            fontsize=9,
+        )
         axes.set_ylim(0, 1.1 * largest / scale.factor or 1)
         mark_phases(axes, result.phases, time, named=axes is panels[0], until=until)
         grid(axes)
@@ -223,13 +282,23 @@ def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], span: Time
             axes.set_xlabel("")
         ended = result.data.end_ps / 1e12
         if ended > until:
-            axes.annotate(f"goes on to {short_time(ended)} →", (0.995, 0.93),
-                          xycoords="axes fraction", ha="right", va="top", fontsize=8)
+            axes.annotate(
+                f"goes on to {short_time(ended)} →",
+                (0.995, 0.93),
+                xycoords="axes fraction",
+                ha="right",
+                va="top",
+                fontsize=8,
+            )
         elif span.on_paper()[0](ended) < ENDS_EARLY * span.on_paper()[0](until):
-            axes.annotate(f" {result.data.ended} at {short_time(ended)}",
-                          (ended / time.factor, 0.9), xycoords=("data", "axes fraction"),
-                          va="center", fontsize=8,
-                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0})
+            axes.annotate(
+                f" {result.data.ended} at {short_time(ended)}",
+                (ended / time.factor, 0.9),
+                xycoords=("data", "axes fraction"),
+                va="center",
+                fontsize=8,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+            )
 
 
 def change_figure(changes: Sequence[tuple[str, float, str]], a: str = "A", b: str = "B") -> Any:
@@ -240,18 +309,33 @@ def change_figure(changes: Sequence[tuple[str, float, str]], a: str = "A", b: st
     shown = sorted(changes, key=lambda row: -abs(row[1]))[:40][::-1]
     figure = Picture(figsize=(WIDTH, 1.2 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    looks = {"worse": ("#d55e00", "////"), "changed": ("#e69f00", ".."), "better": ("#009e73", ""),
-             "same": ("#bbbbbb", "")}
+    looks = {
+        "worse": ("#d55e00", "////"),
+        "changed": ("#e69f00", ".."),
+        "better": ("#009e73", ""),
+        "same": ("#bbbbbb", ""),
+    }
     seen: dict[str, None] = dict.fromkeys(
-        verdict if verdict in looks else "same" for _, _, verdict in shown)
+        verdict if verdict in looks else "same" for _, _, verdict in shown
+    )
     for verdict in looks:
         if verdict not in seen:
             continue
         colour, hatch = looks[verdict]
-        rows = [(i, change) for i, (_, change, each) in enumerate(shown)
-                if (each if each in looks else "same") == verdict]
-        axes.barh([i for i, _ in rows], [100 * change for _, change in rows], color=colour,
-                  hatch=hatch, edgecolor="#333333", linewidth=0.4, label=verdict)
+        rows = [
+            (i, change)
+            for i, (_, change, each) in enumerate(shown)
+            if (each if each in looks else "same") == verdict
+        ]
+        axes.barh(
+            [i for i, _ in rows],
+            [100 * change for _, change in rows],
+            color=colour,
+            hatch=hatch,
+            edgecolor="#333333",
+            linewidth=0.4,
+            label=verdict,
+        )
     axes.set_yticks(range(len(shown)), [name for name, _, _ in shown], fontsize=7)
     axes.axvline(0, color="#333333", linewidth=0.8)
     axes.set_xlabel(f"change from {a} to {b} (%)")

@@ -73,8 +73,7 @@ class RunFidelity:
 
 
 # Notes of a run that say why it is not deterministic.
-UNREPEATABLE = ("waited outside the network",
-                "threads that began to communicate while time passed")
+UNREPEATABLE = ("waited outside the network", "threads that began to communicate while time passed")
 
 
 @dataclass(repr=False)
@@ -135,22 +134,32 @@ class Report:
         it gives the same bytes, and of live runs, of which none does."""
         if self.deterministic or self.clock != "virtual":
             return []
-        found = [f"{run.label or self.scenario}: {note}: {run.fidelity.notes[note]}"
-                 for run in self.fidelity for note in UNREPEATABLE if note in run.fidelity.notes]
-        return found or [f"{self.scenario}: compute times were measured, or commands came from "
-                         "outside"]
+        found = [
+            f"{run.label or self.scenario}: {note}: {run.fidelity.notes[note]}"
+            for run in self.fidelity
+            for note in UNREPEATABLE
+            if note in run.fidelity.notes
+        ]
+        return found or [
+            f"{self.scenario}: compute times were measured, or commands came from outside"
+        ]
 
     @property
     def interrupted_in(self) -> list[str]:
         """Plug-ins whose own code Ctrl-C came in, each with its run."""
-        return [f"{run.label or self.scenario}: {run.reason}" for run in self.fidelity
-                if run.ended == "interrupted" and " in " in (run.reason or "")]
+        return [
+            f"{run.label or self.scenario}: {run.reason}"
+            for run in self.fidelity
+            if run.ended == "interrupted" and " in " in (run.reason or "")
+        ]
 
     @property
     def summary(self) -> str:
         """What happened: a sentence of each run, of many runs the first."""
-        shown = [f"{label}: {said}" if label else said
-                 for label, said in list(self.sentences.items())[:MOST_SUMMARISED]]
+        shown = [
+            f"{label}: {said}" if label else said
+            for label, said in list(self.sentences.items())[:MOST_SUMMARISED]
+        ]
         if (more := len(self.sentences) - len(shown)) > 0:
             shown.append(f"And {more} more runs.")
         return " ".join(shown)
@@ -160,27 +169,44 @@ class Report:
         checks = f", {held} of {how_many(len(self.checks), 'check')} hold" if self.checks else ""
         how = " interrupted," if self.interrupted else ""
         where = f"; {self.directory}" if self.directory is not None else ""
-        return (f"Report({self.scenario}:{how} {how_many(len(self.fidelity), 'run')}{checks}; "
-                f"all numbers in .metrics{where})")
+        return (
+            f"Report({self.scenario}:{how} {how_many(len(self.fidelity), 'run')}{checks}; "
+            f"all numbers in .metrics{where})"
+        )
 
     def _repr_html_(self) -> str:
         """In a notebook: what happened in each run, the checks, and every number."""
-        said = [*(f"{label}: {text}" if label else text
-                  for label, text in list(self.sentences.items())[:MOST_SUMMARISED]),
-                *self.behind, *self.broken_off]
+        said = [
+            *(
+                f"{label}: {text}" if label else text
+                for label, text in list(self.sentences.items())[:MOST_SUMMARISED]
+            ),
+            *self.behind,
+            *self.broken_off,
+        ]
         if self.interrupted:
             said.insert(0, "Interrupted: what follows was measured until then.")
         above = "".join(f"<p>{html.escape(line)}</p>" for line in said)
-        return above + (self.checked._repr_html_() if self.checks else "") + \
-            self.metrics._repr_html_()
+        return (
+            above + (self.checked._repr_html_() if self.checks else "") + self.metrics._repr_html_()
+        )
 
     @property
     def checked(self) -> Table:
         """The checks: name, value, bound, whether it holds, and why not."""
-        return Table(("check", "value", "bound", "holds", "reason"), (
-            {"check": each.name, "value": number_text(each.value, each.unit),
-             "bound": each.bound_text, "holds": "yes" if each.ok else "no",
-             "reason": each.reason} for each in self.checks))
+        return Table(
+            ("check", "value", "bound", "holds", "reason"),
+            (
+                {
+                    "check": each.name,
+                    "value": number_text(each.value, each.unit),
+                    "bound": each.bound_text,
+                    "holds": "yes" if each.ok else "no",
+                    "reason": each.reason,
+                }
+                for each in self.checks
+            ),
+        )
 
     def cut_off(self, reason: str) -> None:
         """Notes that the scenario's own code was ended outside its runs, unless a run was ended for
@@ -238,8 +264,12 @@ class Report:
     def to_json(self) -> str:
         """Sorted keys, two spaces, no NaN: the same content is the same bytes. Files of the run, as
         a failed rank's log, are named from its directory, whose own name differs each time."""
-        text = json.dumps(self.to_dict(), sort_keys=True, indent=2, allow_nan=False,
-                          ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(
+                self.to_dict(), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False
+            )
+            + "\n"
+        )
         if self.directory is None:
             return text
         return text.replace(json.dumps(f"{self.directory}/", ensure_ascii=False)[1:-1], "")

@@ -67,7 +67,8 @@ class Result(NumberMapping):
 
     def _index(self) -> None:
         self.by_name: dict[str, Metric] = {
-            row.within_run if self.jobs else row.within_job: row for row in self.rows}
+            row.within_run if self.jobs else row.within_job: row for row in self.rows
+        }
 
     @classmethod
     def of_jobs(cls, results: Sequence[Result]) -> Result:
@@ -129,8 +130,10 @@ class Result(NumberMapping):
         """Raises UsageError where the run had several."""
         if self.jobs:
             first = in_quotes(next(iter(self.jobs)))
-            raise UsageError(f"{what}: of which job? Write r.job({first}).{what}; there are "
-                             f"{', '.join(self.jobs)}")
+            raise UsageError(
+                f"{what}: of which job? Write r.job({first}).{what}; there are "
+                f"{', '.join(self.jobs)}"
+            )
 
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names, or why
@@ -138,18 +141,20 @@ class Result(NumberMapping):
         if not isinstance(name, str) or name not in self.by_name:
             if (why := self._left_out(name)) is not None:
                 raise UnknownNameError(f"no number {in_quotes(name)}: {why}")
-            raise UnknownNameError(
-                f"no number {in_quotes(name)}{did_you_mean(name, self.by_name)}")
+            raise UnknownNameError(f"no number {in_quotes(name)}{did_you_mean(name, self.by_name)}")
         return self.by_name[name]
 
     def _left_out(self, name: Any) -> str | None:
         """Why the job has no figure of this name, which other kinds of jobs have, or has one by
         phase alone."""
         if isinstance(name, str) and f"before.{name}" in self.by_name:
-            phases = ", ".join(phase.name for phase in self.phases
-                               if f"{phase.name}.{name}" in self.by_name)
-            return (f'it is counted by phase ({phases}): "before.{name}" is up to the first fault, '
-                    "of a run without faults all of it")
+            phases = ", ".join(
+                phase.name for phase in self.phases if f"{phase.name}.{name}" in self.by_name
+            )
+            return (
+                f'it is counted by phase ({phases}): "before.{name}" is up to the first fault, '
+                "of a run without faults all of it"
+            )
         if self.jobs:
             job, _, rest = name.partition(".") if isinstance(name, str) else ("", "", "")
             return self.jobs[job]._left_out(rest) if job in self.jobs else None
@@ -184,9 +189,18 @@ class Result(NumberMapping):
         """One row per iteration of rank 0 that ended: its number, begin and end in seconds since
         the first began, and its length."""
         self._of_one_job("iterations")
-        return Table(("number", "start_s", "end_s", "length_s"), (
-            {"number": each.number, "start_s": each.start_ps / 1e12, "end_s": each.end_ps / 1e12,
-             "length_s": each.length_ps / 1e12} for each in self.data.iterations))
+        return Table(
+            ("number", "start_s", "end_s", "length_s"),
+            (
+                {
+                    "number": each.number,
+                    "start_s": each.start_ps / 1e12,
+                    "end_s": each.end_ps / 1e12,
+                    "length_s": each.length_ps / 1e12,
+                }
+                for each in self.data.iterations
+            ),
+        )
 
     @property
     def flow_records(self) -> list[FlowRecord]:
@@ -208,12 +222,23 @@ class Result(NumberMapping):
         columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown", "arrival_s")
         names = self.plan.topology.names
         rows: list[dict[str, Any]] = [
-            dict(zip(columns, (
-                names[flow.source], names[flow.destination], flow.bytes, flow.start_ps / 1e12,
-                flow.completion_ps and flow.completion_ps / 1e12,
-                flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1),
-                None if flow.arrived_ps is None else (flow.arrived_ps - flow.start_ps) / 1e12,
-            ), strict=True))
+            dict(
+                zip(
+                    columns,
+                    (
+                        names[flow.source],
+                        names[flow.destination],
+                        flow.bytes,
+                        flow.start_ps / 1e12,
+                        flow.completion_ps and flow.completion_ps / 1e12,
+                        flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1),
+                        None
+                        if flow.arrived_ps is None
+                        else (flow.arrived_ps - flow.start_ps) / 1e12,
+                    ),
+                    strict=True,
+                )
+            )
             for flow in self.flow_records
         ]
         return Table(columns, rows)
@@ -224,8 +249,10 @@ class Result(NumberMapping):
         from loomnet.measures.flow_completion import UNITS, FlowTimes, figures
 
         self._of_one_job("flow_figures")
-        return {name: (value.value, UNITS[name])
-                for name, value in figures(FlowTimes.of(self.plan, self.data)).items()}
+        return {
+            name: (value.value, UNITS[name])
+            for name, value in figures(FlowTimes.of(self.plan, self.data)).items()
+        }
 
     @property
     def loss_curve(self) -> list[tuple[int, float]]:
@@ -239,19 +266,30 @@ class Result(NumberMapping):
         checkpoint: the step that it speaks of, or the line before it did, the time at which that
         step ended, and the text. Pictures of iterations show them."""
         self._of_one_job("marks")
-        return Table(("step", "time_s", "mark"), (
-            {"step": step, "time_s": at / 1e12, "mark": text}
-            for step, at, text in measure.marks(self.data)))
+        return Table(
+            ("step", "time_s", "mark"),
+            (
+                {"step": step, "time_s": at / 1e12, "mark": text}
+                for step, at, text in measure.marks(self.data)
+            ),
+        )
 
     @overload
-    def series(self, name: Literal["goodput", "iteration_s"], *, where: None = None,
-               every: Time | str | None = None) -> Series: ...
+    def series(
+        self,
+        name: Literal["goodput", "iteration_s"],
+        *,
+        where: None = None,
+        every: Time | str | None = None,
+    ) -> Series: ...
     @overload
-    def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
-               ) -> ObservedTable: ...
+    def series(
+        self, name: str, *, where: str | None = None, every: Time | str | None = None
+    ) -> ObservedTable: ...
 
-    def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
-               ) -> Series | ObservedTable:
+    def series(
+        self, name: str, *, where: str | None = None, every: Time | str | None = None
+    ) -> Series | ObservedTable:
         """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series.
         `queue` (bytes waiting in ports) and `link_use` (share of a link's rate since the sample
         before) of the directions that a run was told to look at, `sample="10 us",
@@ -269,8 +307,13 @@ class Result(NumberMapping):
 
         return goodput(self, step, until)
 
-    def plot(self, what: str | None = None, *, until: Time | str | None = None,
-             size: tuple[float, float] | None = None) -> Any:
+    def plot(
+        self,
+        what: str | None = None,
+        *,
+        until: Time | str | None = None,
+        size: tuple[float, float] | None = None,
+    ) -> Any:
         """A picture of the run, a matplotlib Figure that a notebook shows and `savefig` writes.
 
         `what`: "overview" (goodput and iterations over time), "goodput", "iterations", "speed"
@@ -288,10 +331,12 @@ class Result(NumberMapping):
     def switch(self, name: str) -> SwitchState:
         """What the program of a switch counted, and its `snapshot()` at the run's end, or at a time
         that the run was given: `snapshots=["2 ms"]`. Raises UsageError with the nearest names."""
-        return SwitchState.of(switch_named(self.plan, name),
-                              self.data.totals.get(f"switch {name}", {}),
-                              self.data.snapshots.get(name, {}),
-                              self.data.earlier_snapshots.get(name))
+        return SwitchState.of(
+            switch_named(self.plan, name),
+            self.data.totals.get(f"switch {name}", {}),
+            self.data.snapshots.get(name, {}),
+            self.data.earlier_snapshots.get(name),
+        )
 
     def pool(self, switch: str, *, every: Time | str | None = None) -> PoolTable:
         """Slots of a switch by the job that held them, over time: a table of time (seconds), job,
@@ -316,10 +361,12 @@ class Result(NumberMapping):
         and its laggard come along. Raises UsageError for a job that has no ring steps."""
         self._of_one_job("ring_steps")
         if self.data.ring_steps is None:
-            raise UsageError("ring_steps: this job has none; ln.AllReduce, ln.ReduceScatter and "
-                             "ln.AllGather of more than 4 KiB have them, ln.Flows with steps=, and "
-                             'an ln.TorchJob whose packets show them, as by roce={"identity": '
-                             '"hdr"}, or on a fabric with the program symphony')
+            raise UsageError(
+                "ring_steps: this job has none; ln.AllReduce, ln.ReduceScatter and "
+                "ln.AllGather of more than 4 KiB have them, ln.Flows with steps=, and "
+                'an ln.TorchJob whose packets show them, as by roce={"identity": '
+                '"hdr"}, or on a fabric with the program symphony'
+            )
         return self.data.ring_steps
 
     @property
@@ -335,17 +382,21 @@ class Result(NumberMapping):
         `value`; statuses of the panels' simplex ports and carriers of hosts. Raises UsageError for
         a run without panels."""
         if self.data.events is None:
-            raise UsageError("events: the fabric has no panel; what transports noted is in a trace "
-                             'of the run: trace="FILE"')
+            raise UsageError(
+                "events: the fabric has no panel; what transports noted is in a trace "
+                'of the run: trace="FILE"'
+            )
         return self.data.events.table
 
     @property
     def drops(self) -> Table:
         """Every reason for which packets were dropped: `where` (link, switch, panel, nic, engine),
         `reason`, `packets`, `objects` that dropped for it and the one with `most`."""
-        return Table(("where", "reason", "packets", "objects", "most"),
-                     ({"most": each.most, **each.row()} for each in drops(self.data.totals)),
-                     "no packet was dropped")
+        return Table(
+            ("where", "reason", "packets", "objects", "most"),
+            ({"most": each.most, **each.row()} for each in drops(self.data.totals)),
+            "no packet was dropped",
+        )
 
     @property
     def unequal_hashes(self) -> int | None:
@@ -373,8 +424,9 @@ class Result(NumberMapping):
         try:
             found = re.compile(pattern)
         except (re.error, TypeError, OverflowError, RecursionError) as error:
-            raise UsageError(f"logged: {quoted(pattern)} is not a regular expression: {error}") \
-                from None
+            raise UsageError(
+                f"logged: {quoted(pattern)} is not a regular expression: {error}"
+            ) from None
         lines = self.rank_log(rank).splitlines()
         return [match.groupdict() for match in map(found.search, lines) if match]
 
@@ -386,11 +438,16 @@ class Result(NumberMapping):
         over = f" over {self.transport}" if self.transport else ""
         phases = ", ".join(phase.name for phase in self.phases)
         errors = len(self.data.errors)
-        done = (how_many(int(self["flows"] or 0), "flow") if "flows" in self
-                else how_many(len(self.data.iterations), "iteration"))
-        return (f"Result({name}{self.data.ended}, {done}{over}; "
-                f"phases {phases}; {how_many(errors, 'error')}; all numbers in "
-                ".metrics)")
+        done = (
+            how_many(int(self["flows"] or 0), "flow")
+            if "flows" in self
+            else how_many(len(self.data.iterations), "iteration")
+        )
+        return (
+            f"Result({name}{self.data.ended}, {done}{over}; "
+            f"phases {phases}; {how_many(errors, 'error')}; all numbers in "
+            ".metrics)"
+        )
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.summary)}</p>{self.metrics._repr_html_()}"

@@ -30,8 +30,9 @@ from loomnet.results.time_span import TimeSpan
 WHATS = ("overview", "goodput", "iterations", "speed", "flows", "links", "circuits", *OF)
 
 
-def plot(result: Drawn, what: str | None, until: Time | str | None,
-         size: Size | None = None) -> Any:
+def plot(
+    result: Drawn, what: str | None, until: Time | str | None, size: Size | None = None
+) -> Any:
     """See Result.plot."""
     if what is None:
         what = _fitting(result)
@@ -82,8 +83,7 @@ def _overview(runs: dict[str, Drawn], until: Time | str | None, size: Size | Non
 def _flows(runs: dict[str, Drawn], size: Size | None) -> Any:
     """Completion times and slowdowns of flows."""
     jobs = by_job(runs)
-    figure, panels = new_picture(2, share_x=False, size=size,
-                                 height=LINE_HEIGHT * len(jobs) + 2.4)
+    figure, panels = new_picture(2, share_x=False, size=size, height=LINE_HEIGHT * len(jobs) + 2.4)
     for axes, of in zip(panels, ("fct", "slowdown"), strict=True):
         draw_distribution(axes, jobs, of)
     return figure

@@ -29,8 +29,9 @@ class WithSeries(Drawn, Protocol):
         ...
 
 
-def series_of(result: WithSeries, name: str, where: str | None, every: Time | str | None
-              ) -> Series | ObservedTable:
+def series_of(
+    result: WithSeries, name: str, where: str | None, every: Time | str | None
+) -> Series | ObservedTable:
     """See Result.series."""
     step = _step("series", every)
     observed = result.data.observed
@@ -42,17 +43,34 @@ def series_of(result: WithSeries, name: str, where: str | None, every: Time | st
         result._of_one_job("series")
     if name == "iteration_s":
         done = result.data.iterations
-        return Series(name, "s", [i.end_ps / 1e12 for i in done],
-                      [i.length_ps / 1e12 for i in done], result.legend, None, result.phases,
-                      *_clock(result))
+        return Series(
+            name,
+            "s",
+            [i.end_ps / 1e12 for i in done],
+            [i.length_ps / 1e12 for i in done],
+            result.legend,
+            None,
+            result.phases,
+            *_clock(result),
+        )
     if name in ("queue", "link_use"):
         return _on_clock(result, link_series(result, name, where, step))
     if name != "goodput":
-        known = ["goodput", "iteration_s", "queue", "link_use",
-                 *([] if observed is None else observed.names)]
-        fix = "" if observed is not None else (
-            f'; what senders hold is kept where the run is asked: sample="1 ms", '
-            f"observe=[{in_quotes(name)}]")
+        known = [
+            "goodput",
+            "iteration_s",
+            "queue",
+            "link_use",
+            *([] if observed is None else observed.names),
+        ]
+        fix = (
+            ""
+            if observed is not None
+            else (
+                f'; what senders hold is kept where the run is asked: sample="1 ms", '
+                f"observe=[{in_quotes(name)}]"
+            )
+        )
         raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}{fix}")
     return result.goodput(step)
 
@@ -61,8 +79,16 @@ def goodput(result: WithSeries, step: Time | None, until: float | None) -> Serie
     """See Result.goodput."""
     result._of_one_job("series")
     times, values = goodput_bins(list(result.data.hosts.values()), step, until)
-    return Series("goodput", "Gb/s", times, values, result.legend, len(result.data.hosts),
-                  result.phases, *_clock(result))
+    return Series(
+        "goodput",
+        "Gb/s",
+        times,
+        values,
+        result.legend,
+        len(result.data.hosts),
+        result.phases,
+        *_clock(result),
+    )
 
 
 def pool(result: WithSeries, switch: str, every: Time | str | None) -> PoolTable:
@@ -75,8 +101,10 @@ def pool(result: WithSeries, switch: str, every: Time | str | None) -> PoolTable
     if isinstance(found, str) or found.name not in series.slots:
         have = ", ".join(series.slots) or "none"
         raise UsageError(f"pool: {switch} has no slots; there are {have}")
-    return _on_clock(result, PoolTable.of(
-        series, found.name, step, result.data.totals.get(f"switch {found.name}")))
+    return _on_clock(
+        result,
+        PoolTable.of(series, found.name, step, result.data.totals.get(f"switch {found.name}")),
+    )
 
 
 def _step(what: str, every: Time | str | None) -> Time | None:

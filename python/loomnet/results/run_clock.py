@@ -17,29 +17,43 @@ def moved(result: Any) -> Any:
     made, data, zero = copy.copy(result), result.data, result.data.zero_ps
     made.__dict__.pop("_flow_records", None)
     made.data = replace(
-        data, zero_ps=0, end_ps=data.end_ps + zero,
-        iterations=[replace(each, start_ps=each.start_ps + zero, end_ps=each.end_ps + zero)
-                    for each in data.iterations],
+        data,
+        zero_ps=0,
+        end_ps=data.end_ps + zero,
+        iterations=[
+            replace(each, start_ps=each.start_ps + zero, end_ps=each.end_ps + zero)
+            for each in data.iterations
+        ],
         hosts={host: replace(each, begin_ps=zero) for host, each in data.hosts.items()},
         log=[(at + zero, groups) for at, groups in data.log],
-        events=None if data.events is None else data.events.since(-zero))
-    made.phases = [replace(phase, start_ps=phase.start_ps + zero, end_ps=phase.end_ps + zero)
-                   for phase in result.phases]
+        events=None if data.events is None else data.events.since(-zero),
+    )
+    made.phases = [
+        replace(phase, start_ps=phase.start_ps + zero, end_ps=phase.end_ps + zero)
+        for phase in result.phases
+    ]
     return made
 
 
-def goodput_bins(hosts: Sequence[HostSeries], step: Time | None, until: float | None
-                 ) -> tuple[list[float], list[float]]:
+def goodput_bins(
+    hosts: Sequence[HostSeries], step: Time | None, until: float | None
+) -> tuple[list[float], list[float]]:
     """Begins of bins of `step` in seconds, up to `until` seconds, and the payload that all hosts
     received in each, in Gb/s."""
     import numpy
 
     own = max((host.bin_ps for host in hosts), default=10**9)
     width = own if step is None else max(step.count // own, 1) * own
-    kept = [host.payload if until is None else host.payload[
-        :max(math.ceil((until * 1e12 - host.begin_ps) / host.bin_ps), 0)] for host in hosts]
-    ends = [host.begin_ps + len(payload) * host.bin_ps
-            for host, payload in zip(hosts, kept, strict=True)]
+    kept = [
+        host.payload
+        if until is None
+        else host.payload[: max(math.ceil((until * 1e12 - host.begin_ps) / host.bin_ps), 0)]
+        for host in hosts
+    ]
+    ends = [
+        host.begin_ps + len(payload) * host.bin_ps
+        for host, payload in zip(hosts, kept, strict=True)
+    ]
     first = min([0, *(host.begin_ps // width for host in hosts)])
     sums = numpy.zeros(max(-(-max(ends, default=0) // width) - first, 0))
     for host, payload in zip(hosts, kept, strict=True):

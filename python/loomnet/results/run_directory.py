@@ -45,7 +45,9 @@ def _version(package: metadata.Distribution) -> str:
 
 
 def environment(
-    started: float, source: Path | None = None, notes: dict[str, Any] | None = None,
+    started: float,
+    source: Path | None = None,
+    notes: dict[str, Any] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Host, versions, paths and wall times: what may differ between two equal runs. `source`: the
@@ -91,8 +93,10 @@ def outdated(directory: Path, home: Path | None = None) -> list[str]:
         before = content["build"]
     except (OSError, UsageError, LookupError, TypeError, AttributeError):
         return [ENVIRONMENT]
-    return [*(["the build of Loomnet"] if before != build() else []),
-            *Unchanged(home).changed(inputs)]
+    return [
+        *(["the build of Loomnet"] if before != build() else []),
+        *Unchanged(home).changed(inputs),
+    ]
 
 
 def written(directory: Path) -> list[tuple[str, int, int]]:

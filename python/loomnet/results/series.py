@@ -62,8 +62,13 @@ class Series:
     @property
     def table(self) -> Table:
         """Its rows: time in seconds, value."""
-        return Table(("time", "value"), ({"time": at, "value": value} for at, value in
-                                         zip(self.times, self.values, strict=True)))
+        return Table(
+            ("time", "value"),
+            (
+                {"time": at, "value": value}
+                for at, value in zip(self.times, self.values, strict=True)
+            ),
+        )
 
     def to_polars(self) -> Any:
         """The same as a polars.DataFrame."""
@@ -75,8 +80,10 @@ class Series:
 
     def __repr__(self) -> str:
         whose = f" of {self.label}" if self.label else ""
-        return (f"Series({self.name}{whose} in {self.unit}, {how_many(len(self.times), 'value')}; "
-                ".plot() draws it, .table has its rows)")
+        return (
+            f"Series({self.name}{whose} in {self.unit}, {how_many(len(self.times), 'value')}; "
+            ".plot() draws it, .table has its rows)"
+        )
 
     def _repr_html_(self) -> str:
         return picture_and_rows(self, self.table)
@@ -92,8 +99,10 @@ def _plot(series: Series, axes: Any, label: str) -> Any:
     """See Series.plot."""
     axes = new_axes() if axes is None else axes
     zero, by = series.zero_s, round(series.zero_s * 1e12)
-    phases = [replace(each, start_ps=each.start_ps + by, end_ps=each.end_ps + by)
-              for each in series.phases]
+    phases = [
+        replace(each, start_ps=each.start_ps + by, end_ps=each.end_ps + by)
+        for each in series.phases
+    ]
     times, ends_at = [zero + at for at in series.times], zero + series.ends_at
     # The first series chooses the axes' units; the colours go on from series to series.
     drawn = getattr(axes, "loomnet_series", None)
@@ -101,26 +110,58 @@ def _plot(series: Series, axes: Any, label: str) -> Any:
         unit, factor = ("b/s", 1e9) if series.unit == "Gb/s" else (series.unit, 1.0)
         scale = Scale.of(max(series.values, default=0.0) * factor, unit)
         drawn = axes.loomnet_series = {
-            "time": Scale.of(ends_at, "s"), "scale": scale, "factor": factor, "count": 0,
-            "phases": set(), "left": 0.0}
+            "time": Scale.of(ends_at, "s"),
+            "scale": scale,
+            "factor": factor,
+            "count": 0,
+            "phases": set(),
+            "left": 0.0,
+        }
     time, scale = drawn["time"], drawn["scale"]
     values = scale(value * drawn["factor"] for value in series.values)
     if series.binned:
-        draw_bins(axes, time(times), values, ends_at / time.factor, baseline=None,
-                  label=label, linewidth=1.1, **line_style(drawn["count"]))
+        draw_bins(
+            axes,
+            time(times),
+            values,
+            ends_at / time.factor,
+            baseline=None,
+            label=label,
+            linewidth=1.1,
+            **line_style(drawn["count"]),
+        )
     else:
         usual = statistics.median(values) if values else 0.0
         joined = [value if value <= STALL * usual else math.nan for value in values]
         look = style(drawn["count"])
-        axes.plot(time(times), joined, linewidth=1.1, markersize=3.5, label=label,
-                  markevery=max(len(values) // MARKERS, 1), **look)
-        alone = [(at, value) for at, value in zip(time(times), values, strict=True)
-                 if value > STALL * usual]
-        axes.plot([at for at, _ in alone], [value for _, value in alone], linestyle="none",
-                  marker=look["marker"], markersize=6, color=look["color"])
+        axes.plot(
+            time(times),
+            joined,
+            linewidth=1.1,
+            markersize=3.5,
+            label=label,
+            markevery=max(len(values) // MARKERS, 1),
+            **look,
+        )
+        alone = [
+            (at, value)
+            for at, value in zip(time(times), values, strict=True)
+            if value > STALL * usual
+        ]
+        axes.plot(
+            [at for at, _ in alone],
+            [value for _, value in alone],
+            linestyle="none",
+            marker=look["marker"],
+            markersize=6,
+            color=look["color"],
+        )
     drawn["count"] += 1
-    new = [phase for phase in phases
-           if (phase.name, phase.start_ps, phase.end_ps) not in drawn["phases"]]
+    new = [
+        phase
+        for phase in phases
+        if (phase.name, phase.start_ps, phase.end_ps) not in drawn["phases"]
+    ]
     mark_phases(axes, new, time, named=not drawn["phases"])
     drawn["phases"] |= {(phase.name, phase.start_ps, phase.end_ps) for phase in new}
     drawn["left"] = min(drawn["left"], zero)
@@ -128,8 +169,7 @@ def _plot(series: Series, axes: Any, label: str) -> Any:
     return axes
 
 
-def _label(axes: Any, series: Series, time: Scale, scale: Scale, count: int,
-           left: float) -> None:
+def _label(axes: Any, series: Series, time: Scale, scale: Scale, count: int, left: float) -> None:
     name = NAMES.get(series.name, series.name)
     of = "" if series.hosts is None else f", sum of {series.hosts} hosts"
     axes.set_xlabel(f"emulated time{since_text(series.first_job)} ({time.unit})")

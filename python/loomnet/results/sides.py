@@ -110,10 +110,19 @@ def side_of(given: Any, name: str) -> Side:
         title = given.title or given.transport or name
         late = given.data.fidelity
         behind = (late.fell_behind,) if late.fell_behind else ()
-        figures = {own: Figure(own, row.value, row.unit, row.reason, row.stands)
-                   for own, row in given.by_name.items()}
-        return Side(title, figures, behind, given.jobs or {"": given}, facts_of(given),
-                    bool(given.title), given.fabric_facts)
+        figures = {
+            own: Figure(own, row.value, row.unit, row.reason, row.stands)
+            for own, row in given.by_name.items()
+        }
+        return Side(
+            title,
+            figures,
+            behind,
+            given.jobs or {"": given},
+            facts_of(given),
+            bool(given.title),
+            given.fabric_facts,
+        )
     if isinstance(given, Report):
         side = _from_json(json.loads(given.to_json()), given.scenario)
         parts = [part for result in given.results.values() for part in result.parts]
@@ -154,25 +163,45 @@ def check_report(where: str, content: Any) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{where}: not as the schema of a report says: {place}: {first['msg']}") \
-            from None
+        raise UsageError(
+            f"{where}: not as the schema of a report says: {place}: {first['msg']}"
+        ) from None
     check_plain(where, content)
 
 
 def _from_json(content: dict[str, Any], name: str) -> Side:
     metrics, checks = content["metrics"], content["checks"]
-    found = [_metric(name, row)
-             for name, row in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)]
-    found += [_check(name, row) for name, row in
-              zip(numbered(f"check {row['name']}" for row in checks), checks, strict=True)]
-    behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
-              for run in content["fidelity"] if not run["kept_up"]]
+    found = [
+        _metric(name, row)
+        for name, row in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)
+    ]
+    found += [
+        _check(name, row)
+        for name, row in zip(
+            numbered(f"check {row['name']}" for row in checks), checks, strict=True
+        )
+    ]
+    behind = [
+        f"{run['label'] or content['scenario']}: {run['verdict']}"
+        for run in content["fidelity"]
+        if not run["kept_up"]
+    ]
     labels = {each for row in metrics if (each := row["labels"].get("label"))}
     [label] = labels if len(labels) == 1 else [None]
-    facts = {"scenario": content["scenario"], "clock": content["clock"], "seed": content["seed"],
-             **content["parameters"]}
-    return Side(name, {figure.name: figure for figure in found}, tuple(behind), facts=facts,
-                fabric=_fabric(content.get("fabrics", {})), label=label)
+    facts = {
+        "scenario": content["scenario"],
+        "clock": content["clock"],
+        "seed": content["seed"],
+        **content["parameters"],
+    }
+    return Side(
+        name,
+        {figure.name: figure for figure in found},
+        tuple(behind),
+        facts=facts,
+        fabric=_fabric(content.get("fabrics", {})),
+        label=label,
+    )
 
 
 def _fabric(fabrics: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -192,22 +221,34 @@ def with_fabrics(a: Side, b: Side) -> tuple[Side, Side]:
     wiring does says no more."""
     if not (a.fabric and b.fabric):
         return a, b
-    names = [name for name in dict.fromkeys((*a.fabric, *b.fabric))
-             if a.fabric.get(name) != b.fabric.get(name)]
+    names = [
+        name
+        for name in dict.fromkeys((*a.fabric, *b.fabric))
+        if a.fabric.get(name) != b.fabric.get(name)
+    ]
     names = [name for name in names if not name.startswith("wiring")] or names
-    return (replace(a, facts={**a.facts, **{name: a.fabric.get(name, DEFAULT) for name in names}}),
-            replace(b, facts={**b.facts, **{name: b.fabric.get(name, DEFAULT) for name in names}}))
+    return (
+        replace(a, facts={**a.facts, **{name: a.fabric.get(name, DEFAULT) for name in names}}),
+        replace(b, facts={**b.facts, **{name: b.fabric.get(name, DEFAULT) for name in names}}),
+    )
 
 
 def without_labels(a: Side, b: Side) -> tuple[Side, Side]:
     """Two reports of one run each, or one and a result, whose runs have other labels: by names that
     these are not a part of. The label is then a fact of the run."""
-    def own(side: Side) -> list[str]:
-        return [] if side.label is None else [
-            name for name in side.figures if name.startswith(f"{side.label}.")]
 
-    if a.label == b.label or any(name in b.figures for name in own(a)) or any(
-            name in a.figures for name in own(b)):
+    def own(side: Side) -> list[str]:
+        return (
+            []
+            if side.label is None
+            else [name for name in side.figures if name.startswith(f"{side.label}.")]
+        )
+
+    if (
+        a.label == b.label
+        or any(name in b.figures for name in own(a))
+        or any(name in a.figures for name in own(b))
+    ):
         return a, b
     return _without_label(a), _without_label(b)
 
@@ -215,11 +256,15 @@ def without_labels(a: Side, b: Side) -> tuple[Side, Side]:
 def with_no_timeouts(a: Side, b: Side) -> tuple[Side, Side]:
     """`timeouts` is a figure where any ran out: of the one of two runs in which none did it is 0,
     if that run counts what it sends again."""
+
     def filled(side: Side, other: Side) -> Side:
-        none = {name: Figure(name, None if again.value is None else 0.0, figure.unit, again.reason)
-                for name, figure in other.figures.items()
-                if name.rpartition(".")[2] == "timeouts" and name not in side.figures
-                and (again := side.figures.get(f"{name.removesuffix('timeouts')}retransmitted"))}
+        none = {
+            name: Figure(name, None if again.value is None else 0.0, figure.unit, again.reason)
+            for name, figure in other.figures.items()
+            if name.rpartition(".")[2] == "timeouts"
+            and name not in side.figures
+            and (again := side.figures.get(f"{name.removesuffix('timeouts')}retransmitted"))
+        }
         return replace(side, figures={**side.figures, **none}) if none else side
 
     return filled(a, b), filled(b, a)
@@ -241,8 +286,13 @@ def facts_of(result: Result) -> dict[str, Any]:
     """What a result knows of its own run."""
     plan = result.plan
     live = result.data.fidelity.lateness_p99_ps is not None
-    return {"clock": "live" if live else "virtual", "seed": plan.seed,
-            "fabric": plan.topology.fabric.name, "transport": result.transport, **result.setup}
+    return {
+        "clock": "live" if live else "virtual",
+        "seed": plan.seed,
+        "fabric": plan.topology.fabric.name,
+        "transport": result.transport,
+        **result.setup,
+    }
 
 
 def _metric(name: str, row: Mapping[str, Any]) -> Figure:
@@ -263,10 +313,15 @@ def told_apart(a: Side, b: Side) -> tuple[Side, Side]:
     differ in."""
     if a.given and b.given and a.name != b.name:
         return a, b
-    differ = [name for name in dict.fromkeys((*a.facts, *b.facts))
-              if a.facts.get(name) != b.facts.get(name)]
-    names = [", ".join(_said(name, side.facts[name]) for name in differ if name in side.facts)
-             for side in (a, b)]
+    differ = [
+        name
+        for name in dict.fromkeys((*a.facts, *b.facts))
+        if a.facts.get(name) != b.facts.get(name)
+    ]
+    names = [
+        ", ".join(_said(name, side.facts[name]) for name in differ if name in side.facts)
+        for side in (a, b)
+    ]
     if 0 < len(differ) <= MOST_DIFFERENCES and all(names) and names[0] != names[1]:
         return replace(a, name=names[0]), replace(b, name=names[1])
     if a.name != b.name:

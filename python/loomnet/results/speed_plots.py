@@ -29,9 +29,15 @@ WORDS_FIT, TIME_FITS = 0.10, 0.05  # of the axis: the width of the words beside 
 STOOD = "#b3261e"  # the colour of a stall
 
 
-def speed_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None,
-                 faults: Mapping[str, str] | None = None, title: str | None = None,
-                 size: Size | None = None, common: bool = False) -> Any:
+def speed_figure(
+    results: Mapping[str, Drawn],
+    *,
+    until: Time | str | None = None,
+    faults: Mapping[str, str] | None = None,
+    title: str | None = None,
+    size: Size | None = None,
+    common: bool = False,
+) -> Any:
     """Training speed over emulated time, a panel per job of each run, in percent of the job's own
     speed before the first fault; an iteration of more than three usual ones says how long it took.
     `common`: 100 % is the same in all panels, the speed before the first fault of the job that was
@@ -52,19 +58,33 @@ def speed_figure(results: Mapping[str, Drawn], *, until: Time | str | None = Non
     for number, (axes, (label, result)) in enumerate(zip(panels, jobs.items(), strict=True)):
         time = time_axis(axes, span)
         _draw(axes, result, time, line_style(number)["color"], span, usual[label])
-        axes.set_ylabel(label or result.transport or "job", rotation=0, ha="right", va="center",
-                        fontsize=11, fontweight="bold")
+        axes.set_ylabel(
+            label or result.transport or "job",
+            rotation=0,
+            ha="right",
+            va="center",
+            fontsize=11,
+            fontweight="bold",
+        )
         _shade(axes, result.phases, time, span.until, faults or {}, named=number == 0)
         draw_marks(axes, result.marks, time)
         if axes is not panels[-1]:
             axes.set_xlabel("")
-    named = [_words(phase, faults or {}) for result in jobs.values() for phase in result.phases
-             if phase.name not in UNDISTURBED]
+    named = [
+        _words(phase, faults or {})
+        for result in jobs.values()
+        for phase in result.phases
+        if phase.name not in UNDISTURBED
+    ]
     lines = max((text.count("\n") + 1 for text in named), default=0)
-    whole = (f"{fastest or 'the job'} before the first fault, in all rows" if common else
-             "the same job before the first fault")
-    panels[0].set_title(title or f"Training speed; 100 % is {whole}",
-                        fontsize=11, loc="left", pad=6 + 12 * lines)
+    whole = (
+        f"{fastest or 'the job'} before the first fault, in all rows"
+        if common
+        else "the same job before the first fault"
+    )
+    panels[0].set_title(
+        title or f"Training speed; 100 % is {whole}", fontsize=11, loc="left", pad=6 + 12 * lines
+    )
     return figure
 
 
@@ -87,8 +107,7 @@ def _stall_text(seconds: float, share: float) -> str:
     return took if share >= TIME_FITS else ""
 
 
-def _draw(axes: Any, result: Drawn, time: Scale, colour: Any, span: TimeSpan, usual: float
-          ) -> None:
+def _draw(axes: Any, result: Drawn, time: Scale, colour: Any, span: TimeSpan, usual: float) -> None:
     done, until, shown = result.data.iterations, span.until, span.shown
     own = usual_ps(result)  # by which a stall is told
     gaps = list(axes.texts)  # where the axis is broken: how long a time is left out
@@ -104,18 +123,38 @@ def _draw(axes: Any, result: Drawn, time: Scale, colour: Any, span: TimeSpan, us
             for text in gaps:
                 if time((start,))[0] <= text.get_position()[0] <= time((end,))[0]:
                     text.set_visible(False)  # the step's own time stands there
-            axes.annotate(_stall_text(each.length_ps / 1e12, (end - start) / shown),
-                          (sum(time((start, end))) / 2, 20), fontsize=9, color=STOOD, ha="center",
-                          fontweight="bold", va="bottom", annotation_clip=True)
+            axes.annotate(
+                _stall_text(each.length_ps / 1e12, (end - start) / shown),
+                (sum(time((start, end))) / 2, 20),
+                fontsize=9,
+                color=STOOD,
+                ha="center",
+                fontweight="bold",
+                va="bottom",
+                annotation_clip=True,
+            )
     lasted = (done[-1].end_ps - done[0].start_ps) / usual
-    axes.annotate(f"average\n{100 * len(done) / lasted:.0f} %", (1.008, 0.5),
-                  xycoords="axes fraction", va="center", fontsize=10, annotation_clip=False)
+    axes.annotate(
+        f"average\n{100 * len(done) / lasted:.0f} %",
+        (1.008, 0.5),
+        xycoords="axes fraction",
+        va="center",
+        fontsize=10,
+        annotation_clip=False,
+    )
     axes.set_ylim(0, HIGHEST)
     axes.set_yticks((0, 50, 100), ("0", "50 %", "100 %"), fontsize=8)
 
 
-def _shade(axes: Any, phases: list[Phase], time: Scale, until: float, words: Mapping[str, str], *,
-           named: bool) -> None:
+def _shade(
+    axes: Any,
+    phases: list[Phase],
+    time: Scale,
+    until: float,
+    words: Mapping[str, str],
+    *,
+    named: bool,
+) -> None:
     """The time of each fault, and above the first panel its name."""
     for phase in phases:
         start, end = phase.start_ps / 1e12, min(phase.end_ps / 1e12, until)
@@ -123,6 +162,14 @@ def _shade(axes: Any, phases: list[Phase], time: Scale, until: float, words: Map
             continue
         axes.axvspan(*time((start, end)), facecolor="#000000", alpha=0.10, linewidth=0, zorder=0)
         if named:
-            axes.annotate(_words(phase, words), (sum(time((start, end))) / 2, 1), fontsize=9,
-                          xycoords=("data", "axes fraction"), xytext=(0, 3), ha="center",
-                          va="bottom", textcoords="offset points", annotation_clip=False)
+            axes.annotate(
+                _words(phase, words),
+                (sum(time((start, end))) / 2, 1),
+                fontsize=9,
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                ha="center",
+                va="bottom",
+                textcoords="offset points",
+                annotation_clip=False,
+            )

@@ -43,8 +43,9 @@ class Summarised(Protocol):
 def summary_of(result: Summarised) -> str:
     """Of a run; of several jobs a clause for each, with its name."""
     if result.jobs:
-        said = "; ".join(f"{name}: {_of_job(part)}{_timeouts(part)}"
-                         for name, part in result.jobs.items())
+        said = "; ".join(
+            f"{name}: {_of_job(part)}{_timeouts(part)}" for name, part in result.jobs.items()
+        )
     else:
         said = f"{_of_job(result)}{_timeouts(result)}"
     return f"{said}{_to_come(result)}{_trimmed(result.data)}."
@@ -70,9 +71,15 @@ def _trimmed(data: RunData) -> str:
     if data.fidelity.fell_behind is not None:
         return ""
     count = sum(counters.get("trimmed", 0) for counters in data.totals.values())
-    return (f"; {how_many(count, 'packet')} met a full queue, where switches cut "
+    return (
+        (
+            f"; {how_many(count, 'packet')} met a full queue, where switches cut "
             f"{'it to its header; it was' if count == 1 else 'them to their headers; they were'} "
-            "sent again") if count else ""
+            "sent again"
+        )
+        if count
+        else ""
+    )
 
 
 def _timeouts(result: Summarised) -> str:
@@ -90,8 +97,11 @@ def _of_job(result: Summarised) -> str:
     if data.ended != "finished":
         said = f"{data.ended} after {number_text(data.end_ps / 1e12, 's')}"
         return said if data.reason in (None, data.ended) else f"{said}, {data.reason}"
-    faults = [phase for phase in result.phases if phase.name not in UNDISTURBED
-              and phase.end_ps > phase.start_ps]
+    faults = [
+        phase
+        for phase in result.phases
+        if phase.name not in UNDISTURBED and phase.end_ps > phase.start_ps
+    ]
     if faults:
         return "; ".join(_of_fault(result, phase) for phase in faults)
     return _undisturbed(result)
@@ -107,13 +117,19 @@ def _undisturbed(result: Summarised) -> str:
         if result.metric("slowdown_p99").value is None:
             return f"{how_many(count, 'flow')}, {result.metric('slowdown_p99').reason}"
         if count == 1:
-            return (f"1 flow ended within {text('fct_max_s', 's')}, "
-                    f"{text('slowdown_max', 'ratio')} times what it takes alone")
-        times, slowdowns = ([text(f"{of}_{share}{end}", unit) for share in ("p50", "p99")]
-                            for of, end, unit in (("fct", "_s", "s"), ("slowdown", "", "ratio")))
+            return (
+                f"1 flow ended within {text('fct_max_s', 's')}, "
+                f"{text('slowdown_max', 'ratio')} times what it takes alone"
+            )
+        times, slowdowns = (
+            [text(f"{of}_{share}{end}", unit) for share in ("p50", "p99")]
+            for of, end, unit in (("fct", "_s", "s"), ("slowdown", "", "ratio"))
+        )
         # The flow in the middle of the times need not be the one in the middle of the slowdowns.
-        return (f"{how_many(count, 'flow')}: half ended within {times[0]}, 99 % within {times[1]}; "
-                f"slowdowns are up to {slowdowns[0]} for half and {slowdowns[1]} for 99 %")
+        return (
+            f"{how_many(count, 'flow')}: half ended within {times[0]}, 99 % within {times[1]}; "
+            f"slowdowns are up to {slowdowns[0]} for half and {slowdowns[1]} for 99 %"
+        )
     count = len(data.iterations)
     if not count:
         return f"no iteration, {data.no_iterations or 'nothing was counted'}"
@@ -126,8 +142,11 @@ def _undisturbed(result: Summarised) -> str:
 
 def _lost(result: Summarised) -> str:
     """Packets lost over all phases, where they are counted."""
-    lost = [result.metric(f"{phase.name}.lost").value for phase in result.phases
-            if phase.start_ps < phase.end_ps]
+    lost = [
+        result.metric(f"{phase.name}.lost").value
+        for phase in result.phases
+        if phase.start_ps < phase.end_ps
+    ]
     if any(each is None for each in lost):
         return ""
     count = int(sum(each or 0 for each in lost))
@@ -148,8 +167,10 @@ def _of_fault(result: Summarised, phase: Phase) -> str:
     if result.kind.measured_as == "flows" and f"{phase.name}.fct_p99_s" in result:
         here, base = (result[f"{each}.slowdown_p99"] for each in (phase.name, "before"))
         if here is not None and base is not None:
-            return (f"{begins}99 % of the flows had slowdowns up to {number_text(here)}, where it "
-                    f"was {number_text(base)} before")
+            return (
+                f"{begins}99 % of the flows had slowdowns up to {number_text(here)}, where it "
+                f"was {number_text(base)} before"
+            )
     kept = result[f"{phase.name}.goodput_ratio"]
     if kept is None:
         return begins + (result.metric(f"{phase.name}.goodput_ratio").reason or "nothing measured")
@@ -163,16 +184,25 @@ def _standing(result: Summarised, begin_ps: int, end_ps: int) -> str:
     """A job's silence; of training first what it made of the iteration."""
     still = f"the job stood still for {number_text((end_ps - begin_ps) / 1e12, 's')}"
     # A silence may begin as one iteration ends: it belongs to the one that it made longest.
-    hit = max((each for each in result.data.iterations
-               if each.start_ps < end_ps and begin_ps < each.end_ps),
-              key=lambda each: each.length_ps, default=None)
+    hit = max(
+        (
+            each
+            for each in result.data.iterations
+            if each.start_ps < end_ps and begin_ps < each.end_ps
+        ),
+        key=lambda each: each.length_ps,
+        default=None,
+    )
     if hit is None:
         return still
     if result.kind.measured_as != "training":
         return f"{still} in iteration {hit.number}"
     length, healthy = hit.length_ps / 1e12, _healthy_s(result)
-    usual = "" if healthy is None else (
-        f" in place of {number_text(healthy, 's')}{_factor(length, healthy)}")
+    usual = (
+        ""
+        if healthy is None
+        else (f" in place of {number_text(healthy, 's')}{_factor(length, healthy)}")
+    )
     return f"iteration {hit.number} took {number_text(length, 's')}{usual}; {still}"
 
 
@@ -189,13 +219,15 @@ def _iterations(result: Summarised, phase: Phase) -> str | None:
     if abs(typical / healthy - 1) < SAME:
         said = f"iterations of {number_text(typical, 's')} as before"
     else:
-        said = (f"iterations of {number_text(typical, 's')} in place of {usual}"
-                f"{_factor(typical, healthy)}")
+        said = (
+            f"iterations of {number_text(typical, 's')} in place of {usual}"
+            f"{_factor(typical, healthy)}"
+        )
     return f"{said}, the slowest {longest}"
 
 
 def _factor(length_s: float, healthy_s: float) -> str:
-    """" (1.10x)" or " (1762x)"; nothing where an iteration took no time."""
+    """ " (1.10x)" or " (1762x)"; nothing where an iteration took no time."""
     if not healthy_s:
         return ""
     factor = length_s / healthy_s

@@ -26,8 +26,10 @@ WHOLE = "run"  # the heading of what is of a whole run
 IN_TABLE = frozenset(SHOWN)  # figures of a whole run that are in its table
 EXPECTED = "expected_capacity"  # known of a phase that never began, too
 BEHIND = "≠ the engine fell behind or lost packets: these numbers are no result"
-UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
-              f"a time {TIME_MULTIPLE} times")
+UNRESOLVED = (
+    f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
+    f"a time {TIME_MULTIPLE} times"
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,11 @@ def shown_rows(report: Report) -> dict[tuple[str, str | None], list[Metric]]:
     for row in report.rows:
         if row.phase or row.name in IN_TABLE:
             runs.setdefault((row.label or "", row.job), []).append(row)
-    return {run: rows for run, rows in runs.items()
-            if any(row.value is not None and row.name != EXPECTED for row in rows)}
+    return {
+        run: rows
+        for run, rows in runs.items()
+        if any(row.value is not None and row.name != EXPECTED for row in rows)
+    }
 
 
 def columns_of(rows: Sequence[Metric]) -> tuple[Column, list[Column]]:
@@ -83,15 +88,20 @@ def columns_of(rows: Sequence[Metric]) -> tuple[Column, list[Column]]:
         of_phase.setdefault(row.phase, []).append(row.name)
     ordered = itertools.chain(*sorted(of_phase.values(), key=len, reverse=True))
     figures = [name for name in dict.fromkeys(ordered) if any(row.name == name for row in measured)]
-    phases = [phase for phase in sorted(dict.fromkeys(row.phase or "" for row in rows),
-                                        key=lambda phase: phase != WHOLE)
-              if any(row.phase == phase for row in measured)]
+    phases = [
+        phase
+        for phase in sorted(
+            dict.fromkeys(row.phase or "" for row in rows), key=lambda phase: phase != WHOLE
+        )
+        if any(row.phase == phase for row in measured)
+    ]
     texts = {
         (row.name, row.phase): number_text(row.value, row.unit) + ("" if row.stands else " ?")
         for row in rows
     }
     return Column("number", figures), [
-        Column(phase, [texts.get((name, phase), "") for name in figures]) for phase in phases]
+        Column(phase, [texts.get((name, phase), "") for name in figures]) for phase in phases
+    ]
 
 
 def _fitted(names: Column, columns: list[Column], width: int) -> list[Table]:
@@ -105,7 +115,7 @@ def _fitted(names: Column, columns: list[Column], width: int) -> list[Table]:
     tables, begin = [], 0
     while begin < len(headed):
         end = begin + 1
-        while end < len(headed) and _width(_table(names, headed[begin:end + 1])) <= width:
+        while end < len(headed) and _width(_table(names, headed[begin : end + 1])) <= width:
             end += 1
         part = _table(names, headed[begin:end])
         if _width(part) > width:
@@ -117,8 +127,14 @@ def _fitted(names: Column, columns: list[Column], width: int) -> list[Table]:
 
 def _empty_table() -> Table:
     """Two blanks between columns, a rule below the headings."""
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
-                 title_justify="left", caption_justify="left")
+    return Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
+        caption_justify="left",
+    )
 
 
 def _table(names: Column, columns: Sequence[Column]) -> Table:
@@ -171,8 +187,12 @@ def dropped_table(report: Report) -> Table | None:
     table = _empty_table()
     table.title = "dropped packets"
     for name in ("run",) * several + ("at", "reason", "packets", "most at"):
-        table.add_column(name, justify="right" if name == "packets" else "left",
-                         no_wrap=name == "packets", overflow="fold")
+        table.add_column(
+            name,
+            justify="right" if name == "packets" else "left",
+            no_wrap=name == "packets",
+            overflow="fold",
+        )
     for label, drop in found[:MOST_DROPS]:
         most = drop.most if drop.objects == 1 else f"{drop.most} (of {drop.objects})"
         cells = (label,) * several + (drop.where, drop.reason, str(drop.packets), most)

@@ -61,8 +61,10 @@ class TimeSpan:
             inner = np.where(values > xs[-1], ys[-1] + values - xs[-1], inner)
             return np.where(values < xs[0], ys[0] + values - xs[0], inner)
 
-        return (lambda values: along(values, there, back),
-                lambda values: along(values, back, there))
+        return (
+            lambda values: along(values, there, back),
+            lambda values: along(values, back, there),
+        )
 
     @classmethod
     def of(cls, results: Mapping[str, Drawn], until: Time | str | None = None) -> TimeSpan:
@@ -81,8 +83,7 @@ class TimeSpan:
         places = [float(place(end)) - begin for end in ends]
         if max(places) > LONGEST_RATIO * min(places):
             end = float(time_at(begin + CUT_RATIO * min(places)))
-            return replace(whole, until=end, gaps=tuple(
-                gap for gap in whole.gaps if gap[1] < end))
+            return replace(whole, until=end, gaps=tuple(gap for gap in whole.gaps if gap[1] < end))
         return replace(whole, until=whole.until + EDGE * whole.shown)
 
 
@@ -93,9 +94,14 @@ def clock_of(results: Mapping[str, Drawn]) -> str:
 
 
 def _begin(results: Mapping[str, Drawn]) -> float:
-    moments = [at for result in results.values() for at in (
-        *(each.start_ps for each in result.data.iterations[:1]),
-        *(host.begin_ps for host in result.data.hosts.values()))]
+    moments = [
+        at
+        for result in results.values()
+        for at in (
+            *(each.start_ps for each in result.data.iterations[:1]),
+            *(host.begin_ps for host in result.data.hosts.values()),
+        )
+    ]
     return min([0, *moments]) / 1e12
 
 
@@ -108,8 +114,12 @@ def quiet_gaps(results: Iterable[Drawn], end: float) -> tuple[tuple[float, float
     usual = 0.0  # an iteration that computes is quiet, too; flows have no rhythm
     for result in results:
         data = result.data
-        moments = [at for phase in result.phases if phase.name not in UNDISTURBED
-                   for at in (phase.start_ps, phase.end_ps)]
+        moments = [
+            at
+            for phase in result.phases
+            if phase.name not in UNDISTURBED
+            for at in (phase.start_ps, phase.end_ps)
+        ]
         moments += [at for each in data.iterations for at in (each.start_ps, each.end_ps)]
         moments.append(data.end_ps)
         at = np.clip(np.array(moments, dtype=float) / 1e12, 0, end)
@@ -148,22 +158,48 @@ def _break(axes: Any, span: TimeSpan, scale: Scale) -> None:
 
     axes.set_xscale("function", functions=span.on_paper(scale.factor))
     places, labels = _ticks(span, scale)
-    axes.set_xlabel(f"emulated time{span.since} ({scale.unit}); the axis is broken: "
-                    f"{short_time(span.quiet)} in which nothing moved are drawn narrow")
+    axes.set_xlabel(
+        f"emulated time{span.since} ({scale.unit}); the axis is broken: "
+        f"{short_time(span.quiet)} in which nothing moved are drawn narrow"
+    )
     axes.xaxis.set_major_locator(FixedLocator(places))
     axes.xaxis.set_major_formatter(FixedFormatter(labels))
     for begin, end in (scale(gap) for gap in span.gaps):
-        axes.axvspan(begin, end, facecolor="white", edgecolor="#999999", hatch="////",
-                     linewidth=0, zorder=0.6)
+        axes.axvspan(
+            begin,
+            end,
+            facecolor="white",
+            edgecolor="#999999",
+            hatch="////",
+            linewidth=0,
+            zorder=0.6,
+        )
         for edge in (begin, end):
-            axes.plot([edge] * 2, [0, 1], transform=axes.get_xaxis_transform(), linestyle="none",
-                      marker=[(-1, -2), (1, 2)], markersize=9, color="black", clip_on=False,
-                      markeredgewidth=1)
+            axes.plot(
+                [edge] * 2,
+                [0, 1],
+                transform=axes.get_xaxis_transform(),
+                linestyle="none",
+                marker=[(-1, -2), (1, 2)],
+                markersize=9,
+                color="black",
+                clip_on=False,
+                markeredgewidth=1,
+            )
         place, time_at = span.on_paper(scale.factor)
         middle = float(time_at((place(begin) + place(end)) / 2))
-        axes.text(middle, 0.5, short_time((end - begin) * scale.factor), rotation=90, fontsize=7.5,
-                  transform=axes.get_xaxis_transform(), ha="center", va="center", zorder=0.7,
-                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0})
+        axes.text(
+            middle,
+            0.5,
+            short_time((end - begin) * scale.factor),
+            rotation=90,
+            fontsize=7.5,
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            va="center",
+            zorder=0.7,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+        )
 
 
 def _ticks(span: TimeSpan, scale: Scale) -> tuple[list[float], list[str]]:
@@ -180,8 +216,13 @@ def _ticks(span: TimeSpan, scale: Scale) -> tuple[list[float], list[str]]:
         bins = max(round(7 * share), 1)
         # Right behind a break a number would run into the one before it.
         least = begin if number == 0 else begin + 0.03 * span.shown
-        found = [at for at in MaxNLocator(bins, min_n_ticks=1, steps=[1, 2, 5, 10]).tick_values(
-            begin / scale.factor, end / scale.factor) if least <= at * scale.factor <= end]
+        found = [
+            at
+            for at in MaxNLocator(bins, min_n_ticks=1, steps=[1, 2, 5, 10]).tick_values(
+                begin / scale.factor, end / scale.factor
+            )
+            if least <= at * scale.factor <= end
+        ]
         places += found
         step = found[1] - found[0] if len(found) > 1 else (end - begin) / scale.factor
         digits = max(0, math.ceil(-math.log10(step) - 1e-9))  # that tell one from the next

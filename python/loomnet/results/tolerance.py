@@ -56,8 +56,11 @@ def tolerance(where: str, given: Any) -> Tolerance:
     for name, share in rows:
         if not isinstance(name, str):
             raise UsageError(f"{where}: {quoted(name)} is not a number's name")
-        if isinstance(share, bool) or not isinstance(share, (int, float)) \
-                or not 0 <= share < MOST_SHARE:
+        if (
+            isinstance(share, bool)
+            or not isinstance(share, (int, float))
+            or not 0 <= share < MOST_SHARE
+        ):
             of = "" if given is share else f" of {in_quotes(name)}"
             raise UsageError(f"{where}={quoted(share)}{of} must be a number, 0 or more")
         shares.append((name, float(share)))

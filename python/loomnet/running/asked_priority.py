@@ -21,9 +21,16 @@ class Asker:
         if self.pending.raised is not None:
             return 1
         message = Message(
-            job=self._job, layer=facts.layer, layers=facts.layers, iteration=facts.iteration,
-            progress=facts.progress, bytes=facts.bytes, remaining_layers=facts.layer,
-            remaining_s=facts.remaining_s, communication_ratio=facts.communication_ratio)
+            job=self._job,
+            layer=facts.layer,
+            layers=facts.layers,
+            iteration=facts.iteration,
+            progress=facts.progress,
+            bytes=facts.bytes,
+            remaining_layers=facts.layer,
+            remaining_s=facts.remaining_s,
+            communication_ratio=facts.communication_ratio,
+        )
         try:
             return priority_of(self._name, self._plugin, message)
         except BaseException as error:  # Ctrl-C in the plug-in's code too

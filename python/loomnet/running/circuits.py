@@ -25,9 +25,11 @@ class Circuits:
     def __init__(self, plan: Plan, *, single: Sequence[str] = ()) -> None:
         self._plan, self._single = plan, single
         if single and plan.planes > 1:
-            raise UsageError(f"run: transport {single[0]} cuts messages into a part for each of "
-                             f"the {plan.planes} planes, and circuits are one path: give planes=1 "
-                             "beside a panel, or transport mrc or tcp")
+            raise UsageError(
+                f"run: transport {single[0]} cuts messages into a part for each of "
+                f"the {plan.planes} planes, and circuits are one path: give planes=1 "
+                "beside a panel, or transport mrc or tcp"
+            )
         self._panels = {panel.name: panel for panel in plan.panels}
         self._tables = {panel.number: list(panel.circuits) for panel in plan.panels}
         self._down: set[int] = set()  # links without carrier
@@ -43,16 +45,23 @@ class Circuits:
         found = self._tables[self.number(panel)]
         plan = self._panels[panel]
         names = self._plan.topology.names
-        return [(names[_host_at(self._plan, plan, plan.ports[port])],
-                 names[_host_at(self._plan, plan, plan.ports[other])])
-                for port, other in enumerate(found) if other != NO_CIRCUIT and port < other]
+        return [
+            (
+                names[_host_at(self._plan, plan, plan.ports[port])],
+                names[_host_at(self._plan, plan, plan.ports[other])],
+            )
+            for port, other in enumerate(found)
+            if other != NO_CIRCUIT and port < other
+        ]
 
     def patch(self, change: CircuitChange) -> tuple[int, list[int]]:
         """Takes over a change; the panel's number and its table. Raises UsageError."""
         panel = self._panels.get(change.panel)
         if panel is None:
-            raise UsageError(f'circuit change: no panel "{change.panel}"'
-                             f"{did_you_mean(change.panel, self._panels)}")
+            raise UsageError(
+                f'circuit change: no panel "{change.panel}"'
+                f"{did_you_mean(change.panel, self._panels)}"
+            )
         ports = panel_ports(self._plan.topology, panel.name)
         table = ports.table(change.circuits, self._tables[panel.number])
         self._check(self._tables | {panel.number: table})
@@ -96,10 +105,12 @@ class Circuits:
         for hosts, found in self._circuits_of(tables).items():
             if self._single and len(found) > 1:
                 a, b = (self._plan.hosts[host].name for host in hosts)
-                raise UsageError(f"run: {len(found)} circuits join {a} and {b}, and transport "
-                                 f"{self._single[0]} cuts messages into as many parts as two hosts "
-                                 "have paths, which may not change: join them once, or use "
-                                 "transport mrc or tcp")
+                raise UsageError(
+                    f"run: {len(found)} circuits join {a} and {b}, and transport "
+                    f"{self._single[0]} cuts messages into as many parts as two hosts "
+                    "have paths, which may not change: join them once, or use "
+                    "transport mrc or tcp"
+                )
 
     def _join(self) -> None:
         before, self._joined = self._joined, self._circuits_of(self._tables)
@@ -107,11 +118,15 @@ class Circuits:
             for hosts, found in self._joined.items():
                 had = [links for links in before.get(hosts, []) if links in found]
                 self._joined[hosts] = (had or found)[:1]
-        self._moved |= {hosts for hosts in before.keys() | self._joined.keys()
-                        if before.get(hosts) != self._joined.get(hosts)}
+        self._moved |= {
+            hosts
+            for hosts in before.keys() | self._joined.keys()
+            if before.get(hosts) != self._joined.get(hosts)
+        }
 
-    def _circuits_of(self, tables: Mapping[int, Sequence[int]]
-                     ) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    def _circuits_of(
+        self, tables: Mapping[int, Sequence[int]]
+    ) -> dict[tuple[int, int], list[tuple[int, int]]]:
         """Of each pair of hosts, the lower number first: the links of its circuits with carrier."""
         joined: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for panel in self._plan.panels:
@@ -135,8 +150,9 @@ class Circuits:
         found = self._joined.get((min(source, destination), max(source, destination)), [])
         return [links[source > destination] for links in found]
 
-    def paths(self, source: int, destination: int, *, by_usids: bool
-              ) -> tuple[list[PlanePaths], list[int]]:
+    def paths(
+        self, source: int, destination: int, *, by_usids: bool
+    ) -> tuple[list[PlanePaths], list[int]]:
         """The path template of each port of the source's NIC, as Plan.port_paths() has it, and the
         plane that each has for this pair of hosts: both ends of a circuit have the same, and no two
         ports of a NIC."""
@@ -156,8 +172,12 @@ class Circuits:
             else:
                 templates.append(NO_PATH)
                 planes.append(None)
-        spare = iter(sorted(set(range(len(host.ports) + len(shared) + len(light)))
-                            - {plane for plane in planes if plane is not None}))
+        spare = iter(
+            sorted(
+                set(range(len(host.ports) + len(shared) + len(light)))
+                - {plane for plane in planes if plane is not None}
+            )
+        )
         return templates, [next(spare) if plane is None else plane for plane in planes]
 
 

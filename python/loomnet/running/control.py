@@ -33,6 +33,7 @@ class Controls(Protocol):
     def next_time(self) -> int | None:
         """When advance() is due; None: no time is known."""
         ...
+
     def advance(self, now: int, view: View) -> list[Change]: ...
     def on_event(self, now: int, event: Event) -> list[Change]: ...
 
@@ -146,8 +147,9 @@ class Control:
             if number > 0 and change.avoided == wants.avoided and self._routed:
                 return []  # a controller may say at each call what it wants
             wants.avoided, self._routed = change.avoided, True
-            links, switches = (frozenset().union(*(each.avoided[kind] for each in self._wants))
-                               for kind in (0, 1))
+            links, switches = (
+                frozenset().union(*(each.avoided[kind] for each in self._wants)) for kind in (0, 1)
+            )
             return [RouteChange(self._plan.reconverged(links, switches), (links, switches))]
         if isinstance(change, SendersChange):
             return [replace(change, controller=number)]
@@ -190,8 +192,12 @@ class Control:
         if isinstance(change, PhaseChange):
             event = Event("phase", now, change.phase, change.kind)
         elif isinstance(change, SwitchChange):
-            event = Event("switch", now, self._plan.topology.names[change.node],
-                          "up" if change.alive else "down")
+            event = Event(
+                "switch",
+                now,
+                self._plan.topology.names[change.node],
+                "up" if change.alive else "down",
+            )
         elif isinstance(change, LinkChange):
             up, name = change.state.up, self._plan.half(change.half).name
             if up != self._told.get(change.half, True):
@@ -199,5 +205,9 @@ class Control:
                 event = Event("link", now, name, "up" if up else "down")
         if event is None or self.faults_alone:
             return []
-        return [each for number, control in enumerate(self._controls) if number > 0
-                for each in self._taken(number, control.on_event(now, event), now)]
+        return [
+            each
+            for number, control in enumerate(self._controls)
+            if number > 0
+            for each in self._taken(number, control.on_event(now, event), now)
+        ]

@@ -71,49 +71,75 @@ class Engine:
     jobs over the kernel's sockets have no transport in the engine, switches are where the plan
     places them, and packets of those in the kernel pass the live gate."""
 
-    def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
-                 options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
-                 seed: int | None = None, parts: Sequence[RunPart] = (), dilation: float = 1.0,
-                 fluid: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        jobs: Iterable[Job] = (),
+        *,
+        live: bool = False,
+        options: Mapping[str, Any] | None = None,
+        bin_ps: int = 10**9,
+        seed: int | None = None,
+        parts: Sequence[RunPart] = (),
+        dilation: float = 1.0,
+        fluid: bool = False,
+    ) -> None:
         self.plan = plan
         self.parts = tuple(parts)
         self.live = live
         self.plugins = Pending()  # exceptions of plug-ins that events of the engine call
         jobs = tuple(jobs)
-        carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
-                    if each is not None}
+        carriers = {
+            each.name: each for each in map(self._model, carriers_of(jobs)) if each is not None
+        }
         self.transports = tuple(carriers.values())
         self._given = given = options or {}
-        self._options = {name: (each.live_options(dilation) if live else {}) | given.get(name, {})
-                         for name, each in carriers.items()}
+        self._options = {
+            name: (each.live_options(dilation) if live else {}) | given.get(name, {})
+            for name, each in carriers.items()
+        }
         self.seed = plan.seed if seed is None else seed
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         # Live, packets of hosts' kernels need routes beside those that go by uSIDs.
-        self.tables = EngineTables(plan, self.parts, routed=live or not (
-            self.transports and all(each.by_usids for each in self.transports)))
+        self.tables = EngineTables(
+            plan,
+            self.parts,
+            routed=live or not (self.transports and all(each.by_usids for each in self.transports)),
+        )
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
         for host in plan.hosts:
             node = self.network.add_host(len(host.ports), identity=host.number)
             self._node[host.number] = node
             if host.ranks > 1:
-                self.network.set_local_link(node, rate_bps=host.local_rate_bps,
-                                            delay_ps=host.local_delay_ps)
+                self.network.set_local_link(
+                    node, rate_bps=host.local_rate_bps, delay_ps=host.local_delay_ps
+                )
         for switch in plan.switches:
             kernel = live and switch.in_kernel
             node = self.network.add_switch(
-                len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
-                buffer_bytes=switch.buffer_bytes, pfc=switch.pfc, program=switch.program,
-                options=self.program_settings(switch))
+                len(switch.ports),
+                kernel=kernel,
+                hash_seed=self.hash_seed(switch.number),
+                buffer_bytes=switch.buffer_bytes,
+                pfc=switch.pfc,
+                program=switch.program,
+                options=self.program_settings(switch),
+            )
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables.next(switch))
         self.panels = EnginePanels(
-            plan, self.network, self._node, live=live, reroute=self._reroute,
+            plan,
+            self.network,
+            self._node,
+            live=live,
+            reroute=self._reroute,
             single=[each.name for each in self.transports if each.cuts_messages],
-            patched=any(job.patches for job in jobs))
+            patched=any(job.patches for job in jobs),
+        )
         self._paths = EnginePaths(plan, self.panels)
         # Of two hosts: the queue pairs of the first to the second, each with its transport.
         self._between: dict[tuple[int, int], list[tuple[int, Transport]]] = {}
@@ -210,8 +236,9 @@ class Engine:
             chosen = each.engine_options(self._options[each.name], self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)
             if self.fluid is not None:  # takes its place, once its options have been checked
-                set_fluid_transport(self.fluid, self._node[host], each, self._options[each.name],
-                                    self.plan)
+                set_fluid_transport(
+                    self.fluid, self._node[host], each, self._options[each.name], self.plan
+                )
 
     def transport_notes(self) -> Notes:
         """Notes of a run that is over: first what has no effect of the file or graph that the
@@ -234,7 +261,8 @@ class Engine:
         """Options of a switch's program in this run."""
         found = program(switch.program)
         return found.settings(switch, self.plan, self._given) | found.settings_of(
-            switch, self.parts)
+            switch, self.parts
+        )
 
     def tables_after(self, change: RouteChange | SwitchChange) -> Batches:
         """Which switches get which tables by this change; parts move with the routes."""
@@ -251,8 +279,9 @@ class Engine:
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
         """What a switch's program has counted and holds, where the engine runs it."""
         node = self._node[switch.number]
-        return SwitchState.of(switch, self.network.switch_counters(node),
-                              self.network.switch_snapshot(node))
+        return SwitchState.of(
+            switch, self.network.switch_counters(node), self.network.switch_snapshot(node)
+        )
 
     def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
         """Fields of the state of a switch's program, where the engine runs it: an array each."""
@@ -264,21 +293,33 @@ class Engine:
         self.network.reset_switch(self._node[switch])
 
     # --- queue pairs ------------------------------------------------------------------------------
-    def connect(self, asked: JobRequest, source: int, local: int, destination: int,
-                remote: int, begins_ps: int = 0) -> None:
+    def connect(
+        self,
+        asked: JobRequest,
+        source: int,
+        local: int,
+        destination: int,
+        remote: int,
+        begins_ps: int = 0,
+    ) -> None:
         """Connects a queue pair of a job both ways, when the job starts; numbers are the ends' own.
         `begins_ps`: before this nothing is sent. Between two ranks of one host the NIC takes the
         host's local link, which has no paths."""
         by = self.carrier(asked.job)
         assert by is not None
         (there, planes), (back, far_planes) = (
-            self._paths.rows(source, destination, by), self._paths.rows(destination, source, by))
+            self._paths.rows(source, destination, by),
+            self._paths.rows(destination, source, by),
+        )
         first, last = self._node[source], self._node[destination]
         flow = self.next_flow()
-        for ends, own in (((first, local, last, remote, flow, there, back), planes),
-                          ((last, remote, first, local, flow, back, there), far_planes)):
-            self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own,
-                                    at_ps=asked.start_ps)
+        for ends, own in (
+            ((first, local, last, remote, flow, there, back), planes),
+            ((last, remote, first, local, flow, back, there), far_planes),
+        ):
+            self.network.connect_qp(
+                *ends, job=asked.number, transport=by.model, planes=own, at_ps=asked.start_ps
+            )
         if source == destination:
             return
         if self.panels.lead:
@@ -288,7 +329,8 @@ class Engine:
             begins = max(begins_ps, asked.start_ps)
             self._noted += [
                 QueuePair(asked.number, source, destination, local, asked.start_ps, begins),
-                QueuePair(asked.number, destination, source, remote, asked.start_ps, begins)]
+                QueuePair(asked.number, destination, source, remote, asked.start_ps, begins),
+            ]
 
     def connect_local(self, asked: JobRequest, host: int) -> tuple[End, End]:
         """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
@@ -334,11 +376,16 @@ class Engine:
 
     def forget(self, asked: JobRequest) -> Batches:
         """The job is over: tables of switches that hold something for it, without it."""
-        return [batch for part in self.parts
-                if (switches := part.forget(self, asked)) for batch in self.tables.again(switches)]
+        return [
+            batch
+            for part in self.parts
+            if (switches := part.forget(self, asked))
+            for batch in self.tables.again(switches)
+        ]
 
-    def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int,
-                     begins_ps: int = 0) -> int:
+    def connect_pair(
+        self, asked: JobRequest, source: int, destination: int, least: int, begins_ps: int = 0
+    ) -> int:
         """Connects a queue pair of a job between two hosts. Returns its number at the source,
         `least` or the next that is free at both ends; at the destination it has the one behind."""
         ends = (self._node[source], self._node[destination])
@@ -363,12 +410,16 @@ class Engine:
                 ahead = change.half % 2 == 0
                 self.panels.carry(change.half // 2, state.up)
                 self.network.schedule_link(
-                    at_ps, self.link(change.half // 2), forward=ahead, backward=not ahead,
+                    at_ps,
+                    self.link(change.half // 2),
+                    forward=ahead,
+                    backward=not ahead,
                     up=state.up,
                     rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
-                    impairment=state.impairment)
+                    impairment=state.impairment,
+                )
             elif isinstance(change, CircuitChange):
                 self.panels.patch(change)
             elif isinstance(change, ControllerChange):
@@ -389,9 +440,13 @@ class Engine:
         bin_ps = raw["bin_ps"]
         skip = origin_ps // bin_ps  # bins are aligned with the engine's clock
         return HostSeries(
-            work=raw["work"] - (origin_ps, origin_ps, 0), busy=raw["busy"] - origin_ps,
+            work=raw["work"] - (origin_ps, origin_ps, 0),
+            busy=raw["busy"] - origin_ps,
             silences=raw["silences"] - origin_ps,
-            payload=raw["bins"][skip:], bin_ps=bin_ps, silence_floor_ps=bin_ps // 10)
+            payload=raw["bins"][skip:],
+            bin_ps=bin_ps,
+            silence_floor_ps=bin_ps // 10,
+        )
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""

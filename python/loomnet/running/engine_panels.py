@@ -29,17 +29,28 @@ class EnginePanels:
     between two hosts. `patched`: a job patches the panels, and has queue pairs of its own for each
     circuit."""
 
-    def __init__(self, plan: Plan, network: Any, nodes: dict[int, EngineNode], *, live: bool,
-                 reroute: Callable[[Iterable[tuple[int, int]]], None], single: Sequence[str],
-                 patched: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        network: Any,
+        nodes: dict[int, EngineNode],
+        *,
+        live: bool,
+        reroute: Callable[[Iterable[tuple[int, int]]], None],
+        single: Sequence[str],
+        patched: bool,
+    ) -> None:
         self._plan, self._network, self._patched = plan, network, patched
         self._node: Mapping[int, EngineNode] = nodes
         # Weakly: a method of the engine that holds this part would keep both until Python collects.
         self._rerouted = WeakMethod(reroute)
         for panel in plan.panels:
             nodes[panel.number] = network.add_panel(
-                list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
-                **switching(panel.profile))
+                list(panel.circuits),
+                carrier=panel.carrier,
+                kernel=live and panel.in_kernel,
+                **switching(panel.profile),
+            )
         self._circuits = Circuits(plan, single=() if patched else single) if plan.panels else None
         self._commands: list[tuple[int, str, str]] = []  # time, panel, request
         # By panel: each stops (False) or starts (True) the controller of a region there.
@@ -51,8 +62,9 @@ class EnginePanels:
         """Whether packets of two hosts go by the circuits that join them."""
         return self._circuits is not None and not self._patched
 
-    def paths(self, source: int, destination: int, *, by_usids: bool
-              ) -> tuple[list[PlanePaths], list[int]]:
+    def paths(
+        self, source: int, destination: int, *, by_usids: bool
+    ) -> tuple[list[PlanePaths], list[int]]:
         """As Circuits.paths, where panels lead."""
         assert self._circuits is not None
         return self._circuits.paths(source, destination, by_usids=by_usids)
@@ -90,9 +102,9 @@ class EnginePanels:
             self._adopt(panel)
         return known.now(panel)
 
-    def patch(self, change: CircuitChange,
-              held: Callable[[], AbstractContextManager[None]] = nullcontext
-              ) -> list[tuple[int, int]]:
+    def patch(
+        self, change: CircuitChange, held: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> list[tuple[int, int]]:
         """Now: in `held` time stands. Returns the pairs of hosts whose paths have changed. Queue
         pairs have their paths before the carriers of their ports go and come, so that transports
         look for nothing at a port that leads to another host."""
@@ -107,8 +119,9 @@ class EnginePanels:
             self._network.set_circuits(self._node[panel], table)
         return moved
 
-    def operate(self, panel: str, request: Callable[[Any, int], T]
-                ) -> tuple[T, list[tuple[int, int]]]:
+    def operate(
+        self, panel: str, request: Callable[[Any, int], T]
+    ) -> tuple[T, list[tuple[int, int]]]:
         """Now: time stands. Calls request(device, now_ps) with a panel's device, which it must not
         keep; then packets, queue pairs and hosts see what it has changed. Returns its result and
         the pairs of hosts whose paths have changed. Raises UsageError, and what it raises."""
@@ -146,8 +159,10 @@ class EnginePanels:
         """Now, and time stands: controllers of a panel end or begin. Raises UsageError where none
         patches it."""
         if change.panel not in self.region_controllers:
-            raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run patches '
-                             f"{change.panel}; one with circuits=ln.CircuitControl() does")
+            raise UsageError(
+                f'fault kill("{change.panel}.controller"): no job of this run patches '
+                f"{change.panel}; one with circuits=ln.CircuitControl() does"
+            )
         for lives in self.region_controllers[change.panel]:
             lives(change.alive)
 

@@ -33,8 +33,11 @@ class EnginePaths:
         rows = []
         for port, p in enumerate(templates):
             # A template with uSIDs is of a plane, whose ports come first.
-            spare = (min(self._spares.of_host(host, port) for host in (source, destination))
-                     if p.usids else 1.0)
+            spare = (
+                min(self._spares.of_host(host, port) for host in (source, destination))
+                if p.usids
+                else 1.0
+            )
             rows.append(self.row(p, spare))
         return rows, planes
 
@@ -47,5 +50,12 @@ class EnginePaths:
             if key not in self._ways:
                 self._ways[key] = _core.ListedWays(paths.ways)
             listed = self._ways[key]
-        return (paths.usids, paths.uplink_slot, paths.uplinks, paths.agg_slots,
-                paths.cores_per_agg, listed, spare)
+        return (
+            paths.usids,
+            paths.uplink_slot,
+            paths.uplinks,
+            paths.agg_slots,
+            paths.cores_per_agg,
+            listed,
+            spare,
+        )

@@ -27,8 +27,9 @@ class EngineTables:
     def __init__(self, plan: Plan, parts: Sequence[RunPart], *, routed: bool) -> None:
         self._plan, self._parts, self._routed = plan, parts, routed
         # Of the hosts that are there, in order: uint8[n, 16].
-        self._addresses = numpy.frombuffer(b"".join(
-            host_address(host).packed for host in plan.hosts.numbers), numpy.uint8).reshape(-1, 16)
+        self._addresses = numpy.frombuffer(
+            b"".join(host_address(host).packed for host in plan.hosts.numbers), numpy.uint8
+        ).reshape(-1, 16)
         self._generation: dict[int, int] = {}
         self._routes: EcmpTables | None = None  # of the latest change; None: the plan's
         self._off: set[int] = set()  # switches (numbers) that are off or boot
@@ -47,22 +48,34 @@ class EngineTables:
 
     def _filled(self, switch: SwitchPlan) -> _core.TableBatch:
         usids = switch.usids
-        rows: dict[str, Any] = {
-            "own": [usids.own], "adjacencies": usids.links, "fib": usids.next}
+        rows: dict[str, Any] = {"own": [usids.own], "adjacencies": usids.links, "fib": usids.next}
         if self._routed:
             routes = self._routes.switch(switch.number) if self._routes else switch.routes
             reached = routes.group >= 0
-            rows |= {"hosts": self._addresses[reached], "host_groups": routes.group[reached],
-                     "groups": [list(group) for group in routes.groups]}
-        return self._packed(switch, rows=dict(
-            program(switch.program).rows(switch, self._parts)), **rows)
+            rows |= {
+                "hosts": self._addresses[reached],
+                "host_groups": routes.group[reached],
+                "groups": [list(group) for group in routes.groups],
+            }
+        return self._packed(
+            switch, rows=dict(program(switch.program).rows(switch, self._parts)), **rows
+        )
 
     def _packed(self, switch: SwitchPlan, **rows: Any) -> _core.TableBatch:
-        none: dict[str, Any] = {"own": [], "adjacencies": [], "fib": [], "hosts": [],
-                                "host_groups": [], "groups": []}
+        none: dict[str, Any] = {
+            "own": [],
+            "adjacencies": [],
+            "fib": [],
+            "hosts": [],
+            "host_groups": [],
+            "groups": [],
+        }
         return _core.table_batch(
-            switch.program, generation=self._generation[switch.number], block=switch.usids.block,
-            **(none | rows))
+            switch.program,
+            generation=self._generation[switch.number],
+            block=switch.usids.block,
+            **(none | rows),
+        )
 
     def after(self, change: RouteChange | SwitchChange) -> Batches:
         """Which switches get which tables by this change."""
@@ -70,10 +83,16 @@ class EngineTables:
             self._routes = change.tables
             return self.again({switch.number for switch in self._plan.switches})
         (self._off.discard if change.alive else self._off.add)(change.node)
-        return [(switch, self.next(switch)) for switch in self._plan.switches
-                if switch.number == change.node]
+        return [
+            (switch, self.next(switch))
+            for switch in self._plan.switches
+            if switch.number == change.node
+        ]
 
     def again(self, switches: Collection[int]) -> Batches:
         """New tables of these switches, without those that are off, which get theirs later."""
-        return [(switch, self.next(switch)) for switch in self._plan.switches
-                if switch.number in switches and switch.number not in self._off]
+        return [
+            (switch, self.next(switch))
+            for switch in self._plan.switches
+            if switch.number in switches and switch.number not in self._off
+        ]

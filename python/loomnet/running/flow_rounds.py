@@ -32,8 +32,9 @@ def stop_at(asked: JobRequest, origin_ps: int) -> int | None:
     return None if asked.begins_for_ps is None else origin_ps + asked.begins_for_ps
 
 
-def begun_before(flows: Sequence[FlowOfRound], stop_ps: int | None
-                 ) -> tuple[list[FlowOfRound], bool]:
+def begun_before(
+    flows: Sequence[FlowOfRound], stop_ps: int | None
+) -> tuple[list[FlowOfRound], bool]:
     """The flows of a round that begin before then, and whether some do not."""
     if stop_ps is None:
         return list(flows), False
@@ -44,12 +45,15 @@ def begun_before(flows: Sequence[FlowOfRound], stop_ps: int | None
 def check_begun(asked: JobRequest, flows: Sequence[FlowOfRound]) -> None:
     """Raises UsageError for a job of whose first round no flow begins before its stop."""
     if not flows:
-        raise UsageError(f"{type(asked.job).__name__}.stop: no flow begins before "
-                         f"{asked.job.stop}; give a later stop")
+        raise UsageError(
+            f"{type(asked.job).__name__}.stop: no flow begins before "
+            f"{asked.job.stop}; give a later stop"
+        )
 
 
-def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
-              ) -> tuple[list[Round], int, set[tuple[int, int]]]:
+def rounds_of(
+    plan: Plan, job: Job, placement: Sequence[int], seed: int
+) -> tuple[list[Round], int, set[tuple[int, int]]]:
     """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
     that are known to talk. Raises UsageError for a job that is none."""
     edges = job.pairs_of(list(placement))
@@ -60,8 +64,11 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     if isinstance(job, Flows):
         nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
         lasts = None if job.stop is None else job.stop.count - job.start.count
-        return ([lambda now: _drawn(job, placement, now, seed, nic, lasts)], 0,
-                set(edges) if job.pairs else set())
+        return (
+            [lambda now: _drawn(job, placement, now, seed, nic, lasts)],
+            0,
+            set(edges) if job.pairs else set(),
+        )
     if is_trace(job):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
         bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
@@ -83,8 +90,10 @@ def moved_apart(flows: Sequence[FlowOfRound], apart_ps: int, seed: int) -> list[
         return list(flows)
     draw = random.Random(f"jitter {seed}")
     together = Counter(start for start, *_ in flows)
-    return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
-            for start, a, b, size in flows]
+    return [
+        (start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
+        for start, a, b, size in flows
+    ]
 
 
 def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
@@ -100,12 +109,16 @@ def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
         if task.source >= 0 or graph.after[task_of(start)] or len(flows) == 1:
             continue  # one after another, or by a trigger
         for number in flows:
-            graph.after[number] = [graph.add(
-                Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what))]
+            graph.after[number] = [
+                graph.add(
+                    Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what)
+                )
+            ]
 
 
-def _drawn(job: Flows, placement: Sequence[int], now_ps: int, seed: int, nic_bps: int,
-           lasts_ps: int | None) -> list[FlowOfRound]:
+def _drawn(
+    job: Flows, placement: Sequence[int], now_ps: int, seed: int, nic_bps: int, lasts_ps: int | None
+) -> list[FlowOfRound]:
     """A job's flows from now on; ranks of one host share its NIC. `lasts_ps`: of those that arrive
     one after another, none is needed after the first that comes so much later."""
     ranks = len(placement)

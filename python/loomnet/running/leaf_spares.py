@@ -28,8 +28,12 @@ class LeafSpares:
             shape = topology.shape
             if shape.leaves == 1:
                 return 1.0  # its uplinks lead nowhere
-            rates = [count * spec.rate.count for count, spec in zip(
-                (shape.hosts_per_leaf, shape.aggs_per_pod), topology.fabric.specs, strict=False)]
+            rates = [
+                count * spec.rate.count
+                for count, spec in zip(
+                    (shape.hosts_per_leaf, shape.aggs_per_pod), topology.fabric.specs, strict=False
+                )
+            ]
             for tier, changed in topology.own_at(leaf):
                 rates[tier] += changed
             return rates[1] / rates[0]

@@ -34,8 +34,9 @@ class LogLines:
             if log.at_end:
                 return
 
-    def timed(self, steps: Sequence[tuple[int, int]], origin_ps: int
-              ) -> list[tuple[int, dict[str, str]]]:
+    def timed(
+        self, steps: Sequence[tuple[int, int]], origin_ps: int
+    ) -> list[tuple[int, dict[str, str]]]:
         """The lines with the time of the step they speak of; a mark that speaks of none has that of
         the line before it. `steps`: number and end of each, on the clock on which the job's time 0
         is `origin_ps`."""

@@ -25,6 +25,7 @@ class ObservedClock(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
+
     def probe(self, probe: _core.FlowProbe) -> Any:
         """What the probe finds now: an array of rows by names."""
         ...
@@ -66,11 +67,11 @@ class Observer:
         if self._probe is None:
             return
         values = self._clock.probe(self._probe)
-        rows = ((values[:, self._moved] > 0).any(axis=1) if self._moved
-                else np.ones(len(values), bool))
+        rows = (
+            (values[:, self._moved] > 0).any(axis=1) if self._moved else np.ones(len(values), bool)
+        )
         rows &= self._reads
-        self._observed.take(at_ps, self._keys[rows].ravel(),
-                            values[rows][:, self._columns].ravel())
+        self._observed.take(at_ps, self._keys[rows].ravel(), values[rows][:, self._columns].ravel())
         for traffic in flying:
             with self._clock.held():
                 ended = traffic.ended_senders()
@@ -84,8 +85,9 @@ class Observer:
         there are senders under way."""
         left = np.flatnonzero(self._reads).tolist()
         place = {row: number for number, row in enumerate(left)}
-        self._rows_of = {sender: [place[row] for row in rows]
-                         for sender, rows in self._rows_of.items()}
+        self._rows_of = {
+            sender: [place[row] for row in rows] for sender, rows in self._rows_of.items()
+        }
         self._where = [self._where[row] for row in left]
         self._reads, self._names, self._probe = self._reads[left], [], None
         if left:
@@ -114,7 +116,8 @@ class Observer:
             self._rows_of.setdefault(senders[pair - before], []).append(row)
             plane = f" plane {part}" if pair in parts else ""
             self._where.append(
-                f"{called[end.source]}->{called[end.destination]} qp {end.number}{plane}")
+                f"{called[end.source]}->{called[end.destination]} qp {end.number}{plane}"
+            )
         self._reads = np.concatenate([self._reads, np.ones(len(rows), bool)])
         # A job's queue pairs have the same names: no job that starts later has others.
         self._number(first, complete=self._connected_ps <= engine.network.now_ps)
@@ -130,5 +133,4 @@ class Observer:
             self._moved = [names.index(name) for name in ("acked", "in_flight") if name in names]
             self._keys = np.empty((0, len(wanted)), np.int64)
         keys = [self._observed.key(where, name) for where in self._where[first:] for name in wanted]
-        self._keys = np.concatenate(
-            [self._keys, np.array(keys, np.int64).reshape(-1, len(wanted))])
+        self._keys = np.concatenate([self._keys, np.array(keys, np.int64).reshape(-1, len(wanted))])

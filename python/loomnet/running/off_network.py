@@ -21,8 +21,10 @@ def asked_for(notes: Sequence[tuple[str, str]], job: TorchJob, *, made: bool) ->
     if not any(kind == "loaded" for kind, _ in notes):
         if job.env.get(AUTOLOAD) == "0":
             return f"had {AUTOLOAD}=0, by TorchJob.env, which keeps Loomnet's backend out"
-        return ("never loaded Loomnet's backend: no torch was imported there, or the script had "
-                f"set {AUTOLOAD}=0")
+        return (
+            "never loaded Loomnet's backend: no torch was imported there, or the script had "
+            f"set {AUTOLOAD}=0"
+        )
     backends = list(dict.fromkeys(what for kind, what in notes if kind == "asked"))
     if not backends:
         return "made no process group"
@@ -39,5 +41,7 @@ def _backend(name: str) -> str:
 def off_network(asked: Mapping[str, Sequence[int]]) -> str:
     """The error, in one line. `asked`: ranks by what they did instead."""
     told = "; ".join(f"{joined_ranks(ranks)} {what}" for what, ranks in asked.items())
-    return (f"the emulated network was not used, so there is no result: {told}; "
-            "TorchJob(allow_no_network=True) where that is meant")
+    return (
+        f"the emulated network was not used, so there is no result: {told}; "
+        "TorchJob(allow_no_network=True) where that is meant"
+    )

@@ -26,7 +26,11 @@ _LAST = 2**31 - 1  # a track's rank: below all others of its host
 
 
 def write_trace(
-    engine: Engine, data: RunData, origin_ps: int, *, recorder: _core.Recorder,
+    engine: Engine,
+    data: RunData,
+    origin_ps: int,
+    *,
+    recorder: _core.Recorder,
     profiles: Sequence[tuple[JobRequest, Folder]],
 ) -> Iterator[bytes]:
     """The trace file, piece by piece. It counts time from `origin_ps` in engine time, the first
@@ -34,8 +38,11 @@ def write_trace(
     writer = _core.PerfettoWriter(origin_ps)
     writer.attribute("loomnet.fabric", engine.plan.name)
     writer.attribute("loomnet.job_origin_ps", origin_ps)
-    recorder.write(writer, host=lambda node: engine.names.get(node, f"host {node}"),
-                   half=lambda half: engine.planned(half).name)
+    recorder.write(
+        writer,
+        host=lambda node: engine.names.get(node, f"host {node}"),
+        half=lambda half: engine.planned(half).name,
+    )
     yield writer.take()
     _job_tracks(writer, data, origin_ps)
     _transport_events(writer, engine)
@@ -79,8 +86,9 @@ def _transport_events(writer: _core.PerfettoWriter, engine: Engine) -> None:
         events = engine.network.transport_events(node)
         if not events:
             continue
-        track = writer.track(writer.process(node + 1, host.name),
-                             f"{host.name} transport events", _LAST)
+        track = writer.track(
+            writer.process(node + 1, host.name), f"{host.name} transport events", _LAST
+        )
         for at_ps, kind, qp, value in events[:MOST_EVENTS]:
             writer.instant(track, at_ps, kind, "transport", [("queue_pair", qp), ("value", value)])
         left_out += max(len(events) - MOST_EVENTS, 0)
@@ -141,11 +149,18 @@ class RankClock:
 
 
 def _profiles(
-    writer: _core.PerfettoWriter, recorder: _core.Recorder,
-    profiles: Sequence[tuple[JobRequest, Folder]], engine: Engine, origin_ps: int,
+    writer: _core.PerfettoWriter,
+    recorder: _core.Recorder,
+    profiles: Sequence[tuple[JobRequest, Folder]],
+    engine: Engine,
+    origin_ps: int,
 ) -> Iterator[bytes]:
-    found = [(asked, folder, name) for asked, folder in profiles
-             for name in folder.names() if name.endswith(".json")]
+    found = [
+        (asked, folder, name)
+        for asked, folder in profiles
+        for name in folder.names()
+        if name.endswith(".json")
+    ]
     unread: list[str] = []
     left_out = 0
     # Kineto's times are the system clock's, the ranks' marks the monotonic clock's.
@@ -197,8 +212,15 @@ def _read(folder: Folder, name: str) -> list[_Slice] | None:
                 )
             )
         return found
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError,
-            RecursionError):
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ):
         return None
 
 
@@ -210,16 +232,25 @@ def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
 
 
 def _write_rank(
-    writer: _core.PerfettoWriter, host: EngineNode, asked: JobRequest, rank: int,
-    slices: list[_Slice], clock: RankClock, ahead: int, origin_ps: int,
+    writer: _core.PerfettoWriter,
+    host: EngineNode,
+    asked: JobRequest,
+    rank: int,
+    slices: list[_Slice],
+    clock: RankClock,
+    ahead: int,
+    origin_ps: int,
 ) -> int:
     """Slices of one rank that end after `origin_ps`, thread by thread, properly nested. Returns how
     many were left out."""
     first_track = 1 + asked.number * MOST_THREADS
     whose = f"rank {rank}" if asked.name is None else f"{asked.name} rank {rank}"
     first, last = clock.span
-    inside = [s for s in slices if s[2] - ahead > first and s[1] - ahead < last
-              and clock.at(s[2] - ahead) >= origin_ps]
+    inside = [
+        s
+        for s in slices
+        if s[2] - ahead > first and s[1] - ahead < last and clock.at(s[2] - ahead) >= origin_ps
+    ]
     # Long ones tell more than short ones.
     kept = sorted(inside, key=lambda s: s[1] - s[2])[:MOST_PROFILE_SLICES]
     threads: dict[str, list[_Slice]] = {}

@@ -32,6 +32,7 @@ class PlayClock(Protocol):
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
         """Engine.run_counters of a job."""
         ...
+
     def check(self) -> None:
         """Between two steps of what a play starts: raises KeyboardInterrupt or WallTimeError."""
         ...
@@ -159,8 +160,11 @@ class Play(ABC):
     @cached_property
     def shares_hosts(self) -> bool:
         """Whether another job has a host of this one."""
-        return any(not set(each.placement).isdisjoint(self.placement)
-                   for each in self.request.jobs if each is not self.asked)
+        return any(
+            not set(each.placement).isdisjoint(self.placement)
+            for each in self.request.jobs
+            if each is not self.asked
+        )
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
@@ -221,8 +225,11 @@ class Play(ABC):
     @property
     def frames(self) -> Frames:
         """How the job's messages are cut into packets in this run."""
-        found = self.transport.frames(self.request.options.get(self.transport.model, {}),
-                                      self.request.plan, live=self.engine.live)
+        found = self.transport.frames(
+            self.request.options.get(self.transport.model, {}),
+            self.request.plan,
+            live=self.engine.live,
+        )
         return found if self.asked.job.sends_immediates else replace(found, immediate=0)
 
     def collect(self, shared: Mapping[str, Any], windows: list[Window]) -> RunData:
@@ -231,26 +238,44 @@ class Play(ABC):
         origin = self.origin_ps or 0
         assert self.ended is not None
         # Where other jobs go on, a phase may end after this one: at its end the phase lasts.
-        windows = [replace(each, end_ps=None)
-                   if each.end_ps is not None and each.end_ps > self.length_ps else each
-                   for each in windows]
+        windows = [
+            replace(each, end_ps=None)
+            if each.end_ps is not None and each.end_ps > self.length_ps
+            else each
+            for each in windows
+        ]
         if not any(count for _, count in self.counters.get("timeouts", ())):
             self.counters.pop("timeouts", None)
         data = RunData(
-            ended=self.ended, end_ps=self.length_ps,
-            hosts={host: self.engine.series(host, self.asked.number, origin)
-                   for host in self.asked.hosts},
-            iterations=self.iterations, windows=windows, counters=self.counters,
-            errors=self.errors, reason=self.reason, frames=self.frames,
+            ended=self.ended,
+            end_ps=self.length_ps,
+            hosts={
+                host: self.engine.series(host, self.asked.number, origin)
+                for host in self.asked.hosts
+            },
+            iterations=self.iterations,
+            windows=windows,
+            counters=self.counters,
+            errors=self.errors,
+            reason=self.reason,
+            frames=self.frames,
             directory=self.request.directory / (self.asked.name or ""),
-            shares_hosts=self.shares_hosts, fluid=self.request.fluid,
-            completion_ps=max(self.end_ps - self.arrival_ps, 0), **shared)
+            shares_hosts=self.shares_hosts,
+            fluid=self.request.fluid,
+            completion_ps=max(self.end_ps - self.arrival_ps, 0),
+            **shared,
+        )
         self.fill(data, origin)
         return data
 
 
 def shifted(windows: Iterable[Window], by_ps: int) -> list[Window]:
     """Windows in the time of another job, whose time 0 is so much earlier."""
-    return [replace(window, start_ps=window.start_ps + by_ps,
-                    end_ps=None if window.end_ps is None else window.end_ps + by_ps)
-            for window in windows]
+    return [
+        replace(
+            window,
+            start_ps=window.start_ps + by_ps,
+            end_ps=None if window.end_ps is None else window.end_ps + by_ps,
+        )
+        for window in windows
+    ]

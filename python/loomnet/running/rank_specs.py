@@ -37,8 +37,9 @@ class StartedRanks(Protocol):
     def marks_ring_steps(self) -> bool: ...
 
 
-def specs_of(ranks: StartedRanks, computes: Sequence[str], environment: dict[str, str]
-             ) -> list[RankSpec]:
+def specs_of(
+    ranks: StartedRanks, computes: Sequence[str], environment: dict[str, str]
+) -> list[RankSpec]:
     """`computes`: on the virtual clock each rank's compute time, as its step hook reads it;
     `environment`: of all of them."""
     # Where a model stands for Gloo, Gloo's own name means that model.
@@ -56,25 +57,36 @@ def specs_of(ranks: StartedRanks, computes: Sequence[str], environment: dict[str
         compute = {}
         if computes:
             compute[rank_env.COMPUTE] = computes[rank]
-        specs.append(RankSpec(
-            rank, ranks.engine.plan.hosts[host].name,
-            [sys.executable, str(ranks.asked.script), *ranks.job.args],
-            environment={
-                rank_env.RANK_FD: str(fds[0]),
-                rank_env.EVENT_FD: str(fds[1]),
-                rank_env.STACK_FD: str(stack_fd),
-                rank_env.TRANSPORT: ranks.job.transport if own is None else own.name,
-                rank_env.STOCK_GLOO: "1" if own is None else "0",
-                rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
-                rank_env.MAP_BACKEND: "1" if mapped else "0",
-                rank_env.HASH_EVERY: str(HASH_EVERY),
-                rank_env.RING_STEPS: "1" if ranks.marks_ring_steps else "0",
-                rank_env.SCRIPT_TIME: script_time,
-                rank_env.CUDA: ranks.job.cuda,
-                **{name: text for work in ranks.works
-                   for name, text in work.environment.items()},
-                **compute, **environment, **record, **ranks.job.env},
-            pass_fds=(*fds, stack_fd)))
+        specs.append(
+            RankSpec(
+                rank,
+                ranks.engine.plan.hosts[host].name,
+                [sys.executable, str(ranks.asked.script), *ranks.job.args],
+                environment={
+                    rank_env.RANK_FD: str(fds[0]),
+                    rank_env.EVENT_FD: str(fds[1]),
+                    rank_env.STACK_FD: str(stack_fd),
+                    rank_env.TRANSPORT: ranks.job.transport if own is None else own.name,
+                    rank_env.STOCK_GLOO: "1" if own is None else "0",
+                    rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
+                    rank_env.MAP_BACKEND: "1" if mapped else "0",
+                    rank_env.HASH_EVERY: str(HASH_EVERY),
+                    rank_env.RING_STEPS: "1" if ranks.marks_ring_steps else "0",
+                    rank_env.SCRIPT_TIME: script_time,
+                    rank_env.CUDA: ranks.job.cuda,
+                    **{
+                        name: text
+                        for work in ranks.works
+                        for name, text in work.environment.items()
+                    },
+                    **compute,
+                    **environment,
+                    **record,
+                    **ranks.job.env,
+                },
+                pass_fds=(*fds, stack_fd),
+            )
+        )
     return specs
 
 

@@ -30,7 +30,8 @@ def check_trace(record: Record, plan: Plan, jobs: Iterable[JobRequest]) -> None:
                 raise UsageError(
                     f"trace: {plan.hosts[host].name} has {count} ranks of one job, and a trace "
                     "shows a host's operations as those of one rank; leave the trace out "
-                    "(captures of ports are there), or use hosts of one rank")
+                    "(captures of ports are there), or use hosts of one rank"
+                )
 
 
 class Recording:
@@ -147,8 +148,12 @@ class Recording:
             self._write(path, self.recorder.finish(number))
         if self.record.trace is not None:
             for piece in write_trace(
-                    self._engine, data, origin_ps, recorder=self.recorder,
-                    profiles=list(self.profiles.values())):
+                self._engine,
+                data,
+                origin_ps,
+                recorder=self.recorder,
+                profiles=list(self.profiles.values()),
+            ):
                 self._write(self.record.trace, piece)
         self._say_what_was_kept()
         for file in self._files.values():

@@ -112,9 +112,18 @@ class Progress:
     remark: str = ""
 
     @classmethod
-    def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
-           counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = (), *,
-           share: float | None = None, waits: str | None = None, remark: str = "") -> Progress:
+    def of(
+        cls,
+        now_ps: int,
+        iterations: Sequence[Iteration],
+        table: Timetable,
+        counters: Mapping[str, int],
+        log: Sequence[Mapping[str, str]] = (),
+        *,
+        share: float | None = None,
+        waits: str | None = None,
+        remark: str = "",
+    ) -> Progress:
         """From what an engine has: finished iterations, the engine's run counters, and what was
         read of rank 0's output, in order. A loss that is no number is unknown."""
         loss = None
@@ -123,13 +132,17 @@ class Progress:
         open_phases = [window.phase for window in table.windows if window.end_ps is None]
         last = iterations[-1] if iterations else None
         return cls(
-            now=Time.of(now_ps), step=last.number if last else None,
+            now=Time.of(now_ps),
+            step=last.number if last else None,
             loss=loss,
             iteration=Time.of(last.length_ps) if last else None,
             phase=open_phases[-1] if open_phases else None,
             paths_good=counters["paths_good"] if counters["paths_total"] else None,
-            paths_total=counters["paths_total"] or None, share=share, waits=waits,
-            remark=remark)
+            paths_total=counters["paths_total"] or None,
+            share=share,
+            waits=waits,
+            remark=remark,
+        )
 
 
 @runtime_checkable

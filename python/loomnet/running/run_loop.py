@@ -43,66 +43,85 @@ class Clock(PlayClock, PartClock, Protocol):
     def start(self, plays: Sequence[Play]) -> None:
         """Time may pass from now on."""
         ...
+
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
         """Lets time pass to `until_ps` at most; why it stands: "reached" that time, "looked" (a
         job may have moved), "stuck" (nothing is left to happen)."""
         ...
+
     def skip_to(self, at_ps: int) -> None:
         """Where nothing else is left to happen: lets time pass to then."""
         ...
+
     def apply(self, changes: Iterable[Change]) -> None: ...
     def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
         """Calls request(device, now_ps) with a panel's device while no time passes, and returns its
         result; packets, queue pairs and hosts see what it has changed. Raises UsageError."""
         ...
+
     def forget(self, asked: JobRequest) -> None:
         """The job is over while others go on: switches hold nothing more for it."""
         ...
+
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions of the plan's links."""
         ...
+
     def carried(self, halves: Iterable[int]) -> list[int]:
         """Bytes that these directions of the plan's links have carried so far."""
         ...
+
     def probe(self, probe: _core.FlowProbe) -> Any:
         """What the probe finds now: an array of rows by names."""
         ...
+
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         """States of TCP senders that the engine models, by flow."""
         ...
+
     def count_from(self, origin_ps: int) -> None:
         """Captures count time from here: the first job's start."""
         ...
+
     def drain(self, recording: Recording) -> None:
         """Writes what the recording's captures hold."""
         ...
+
     def finish(self) -> None:
         """Ends all traffic: counters move no more."""
         ...
+
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
+
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
         """What a switch's program has counted and holds; before finish()."""
         ...
+
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter, by object; zeros left out."""
         ...
+
     def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
         """How well the engine kept up, and the notes of all jobs."""
         ...
+
     @property
     def interrupted(self) -> str:
         """What a run that Ctrl-C or a signal ended gives as its reason."""
         ...
+
     @property
     def trouble(self) -> str | None:
         """What is wrong with the network itself; None: nothing."""
         ...
+
     @property
     def behind(self) -> str | None:
         """Why the clock cannot keep up, with the remedy; None: it does."""
         ...
+
     @property
     def deterministic(self) -> bool: ...
 
@@ -114,8 +133,14 @@ class RunLoop:
     first iteration.
     """
 
-    def __init__(self, request: RunRequest, clock: Clock, plays: Sequence[Play],
-                 on_progress: Callable[[Progress], None], sampler: Sampler | None) -> None:
+    def __init__(
+        self,
+        request: RunRequest,
+        clock: Clock,
+        plays: Sequence[Play],
+        on_progress: Callable[[Progress], None],
+        sampler: Sampler | None,
+    ) -> None:
         self.request, self.clock, self.plays = request, clock, list(plays)
         self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
         controls: list[Controls] = [Faults(self.table, name_of(self.lead)), *request.controllers]
@@ -127,10 +152,13 @@ class RunLoop:
         pairs = clock.engine.note_queue_pairs() if request.controllers else []
         self.senders = senders = SenderRows(clock, plays, pairs)
         self.control = Control(
-            request.plan, controls,
+            request.plan,
+            controls,
             # Which has no way back to here.
-            lambda number, now, state: RunView(now, clock, plays, state,
-                                               partial(senders.look, number)))
+            lambda number, now, state: RunView(
+                now, clock, plays, state, partial(senders.look, number)
+            ),
+        )
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
         self.prepared: list[Play] = []
@@ -281,8 +309,11 @@ class RunLoop:
         origin, own = self.lead.origin_ps, play.origin_ps
         if origin is not None and own is not None:
             at = iteration.end_ps + own - origin
-            self.apply(self.control.on_event(
-                self.lead.now(), Event("iteration", at, name_of(play), iteration)))
+            self.apply(
+                self.control.on_event(
+                    self.lead.now(), Event("iteration", at, name_of(play), iteration)
+                )
+            )
 
     def on_end(self, play: Play) -> None:
         now, origin = self.lead.now(), self.lead.origin_ps
@@ -325,14 +356,26 @@ class RunLoop:
 
     def look_at_queues(self) -> None:
         sampler = self.sampler
-        if (sampler is not None and self.lead.origin_ps is not None
-                and self.clock.now_ps - self.lead.origin_ps >= sampler.due_ps):
-            sampler.take(self.lead.now(), self.clock.queued(sampler.halves),
-                         self.clock.senders(self.playing), self.clock.carried(sampler.links))
+        if (
+            sampler is not None
+            and self.lead.origin_ps is not None
+            and self.clock.now_ps - self.lead.origin_ps >= sampler.due_ps
+        ):
+            sampler.take(
+                self.lead.now(),
+                self.clock.queued(sampler.halves),
+                self.clock.senders(self.playing),
+                self.clock.carried(sampler.links),
+            )
             if self.observer is not None:
-                self.observer.take(self.lead.now(), [
-                    traffic for play in self.plays
-                    if (traffic := play.sending_once()) is not None])
+                self.observer.take(
+                    self.lead.now(),
+                    [
+                        traffic
+                        for play in self.plays
+                        if (traffic := play.sending_once()) is not None
+                    ],
+                )
 
     def look_by_watches(self) -> None:
         """Before jobs that are over are forgotten: what switches hold now is theirs."""
@@ -351,23 +394,35 @@ class RunLoop:
         counters = shown.run_counters()
         # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of
         # one seed would differ.
-        self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
-                                     counters, lines, waits=waits, share=shown.share(counters),
-                                     remark=self.clock.engine.remark(shown.asked)))
+        self.on_progress(
+            Progress.of(
+                shown.now(),
+                shown.iterations,
+                self.table,
+                counters,
+                lines,
+                waits=waits,
+                share=shown.share(counters),
+                remark=self.clock.engine.remark(shown.asked),
+            )
+        )
         # A look at tens of thousands of queue pairs takes its time.
         self.reported = wall + REPORT_REST * (time.monotonic() - wall)
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:
         origin = self.lead.origin_ps
-        snapshots = {switch.name: self.clock.switch_state(switch).snapshot()
-                     for switch in self.clock.engine.with_state}
+        snapshots = {
+            switch.name: self.clock.switch_state(switch).snapshot()
+            for switch in self.clock.engine.with_state
+        }
         events = self.clock.engine.panels.events() if self.request.plan.panels else None
         self.clock.finish()
         fidelity = self.clock.fidelity(self.lead, self.plays)
         if self.request.controllers:
             fidelity.notes["controllers"] = "; ".join(
-                seat.choice.describe() for seat in self.request.controllers)
+                seat.choice.describe() for seat in self.request.controllers
+            )
         shared: dict[str, Any] = {
             "fidelity": fidelity,
             "totals": self.clock.totals(),

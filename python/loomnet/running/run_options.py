@@ -17,11 +17,31 @@ from loomnet.systems.registry import carriers_of, option_tables, transport
 # What a request may carry for the engine beside a transport's own options: whether traffic models
 # move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
 # how much flows that start together are moved apart.
-OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "links", "observe", "jitter",
-           "snapshots", "pools")
+OPTIONS = (
+    "payload",
+    "gaps_ps",
+    "over_budget",
+    "sample",
+    "queues",
+    "links",
+    "observe",
+    "jitter",
+    "snapshots",
+    "pools",
+)
 # Names that lab.run itself takes beside them, for what an error proposes.
-OF_LAB = ("faults", "label", "seed", "reroute_delay", "settle", "dilation", "trace", "pcap",
-          "controllers", "model")
+OF_LAB = (
+    "faults",
+    "label",
+    "seed",
+    "reroute_delay",
+    "settle",
+    "dilation",
+    "trace",
+    "pcap",
+    "controllers",
+    "model",
+)
 _SWITCHES = ("payload", "over_budget")
 
 
@@ -31,8 +51,11 @@ def check_names(options: Mapping[str, Any], own: Iterable[str]) -> None:
     known = (*option_tables(), *OPTIONS)
     for name in options:
         if name not in known:
-            several = ("; a run has one seed, and ln.sweep(scenario, seeds=3) has several"
-                       if name == "seeds" else "")
+            several = (
+                "; a run has one seed, and ln.sweep(scenario, seeds=3) has several"
+                if name == "seeds"
+                else ""
+            )
             raise UsageError(f"run: no option {name}{did_you_mean(name, (*known, *own))}{several}")
 
 
@@ -63,13 +86,29 @@ def _check_names(table: str, given: Any, *, used: bool, live: bool) -> None:
         chosen = None  # none, or a value that the transport refuses
     if used and not (live and carrier.by_kernel) and chosen is not None and chosen not in controls:
         usable = row["congestion_controls"]
-        raise UsageError(f"run: {table}: {carrier.control_option}: no control {chosen}"
-                         f"{did_you_mean(chosen, usable)}; there are {', '.join(usable)}")
+        raise UsageError(
+            f"run: {table}: {carrier.control_option}: no control {chosen}"
+            f"{did_you_mean(chosen, usable)}; there are {', '.join(usable)}"
+        )
     own = controls[chosen]["options"] if chosen and chosen in row["congestion_controls"] else []
     names = [each["name"] for each in own]  # first: those of the control that is chosen
-    known = dict.fromkeys([*names, *carrier.own_options, *(each["name"] for each in (
-        *row["options"], *(option for control in row["congestion_controls"]
-                           for option in controls[control]["options"])))])
+    known = dict.fromkeys(
+        [
+            *names,
+            *carrier.own_options,
+            *(
+                each["name"]
+                for each in (
+                    *row["options"],
+                    *(
+                        option
+                        for control in row["congestion_controls"]
+                        for option in controls[control]["options"]
+                    ),
+                )
+            ),
+        ]
+    )
     for name in given:
         if name not in known:
             near = [each for each in nearest(name, names, 1) if _alike(str(name), each)]
@@ -79,8 +118,10 @@ def _check_names(table: str, given: Any, *, used: bool, live: bool) -> None:
     for each in own if controls.get(chosen or "", {}).get("virtual_only") else ():
         value, default = given.get(each["name"], each["default"]), each["default"]
         if not _takes(each["type"], value):
-            raise UsageError(f"run: {table}: {each['name']}={quoted(value)} must be "
-                             f"{_TYPES[each['type']]}, as its default {quoted(default)} is")
+            raise UsageError(
+                f"run: {table}: {each['name']}={quoted(value)} must be "
+                f"{_TYPES[each['type']]}, as its default {quoted(default)} is"
+            )
 
 
 _TYPES = {"flag": "True or False", "text": "a text", "real": "a number", "whole": "a whole number"}
@@ -89,8 +130,12 @@ _TYPES = {"flag": "True or False", "text": "a text", "real": "a number", "whole"
 def _takes(kind: str, value: Any) -> bool:
     """Whether the engine takes a value where a control's default is of this type. It takes numbers
     of other libraries, too, so that only Python's own are refused here."""
-    refused = {"flag": (int, float, str), "text": (bool, int, float), "real": (bool, str),
-               "whole": (bool, str)}[kind]
+    refused = {
+        "flag": (int, float, str),
+        "text": (bool, int, float),
+        "real": (bool, str),
+        "whole": (bool, str),
+    }[kind]
     return not isinstance(value, refused) or (kind == "flag" and isinstance(value, bool))
 
 
@@ -102,8 +147,11 @@ def _alike(given: str, known: str) -> bool:
 def unused_tables(options: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
     """Transports whose options were given and over which no job of the run is."""
     asked = {name for each in carriers_of(jobs) for name in (each.name, each.model)}
-    return [name for name, value in options.items()
-            if name in option_tables() and value and name not in asked]
+    return [
+        name
+        for name, value in options.items()
+        if name in option_tables() and value and name not in asked
+    ]
 
 
 def model_notes(jobs: Iterable[Job], options: Mapping[str, Any], plan: Plan) -> dict[str, str]:

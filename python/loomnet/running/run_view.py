@@ -28,6 +28,7 @@ class SeenClock(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
+
     def queued(self, halves: Iterable[int]) -> list[int]: ...
     def switch_state(self, switch: SwitchPlan) -> SwitchState: ...
 
@@ -41,8 +42,14 @@ class RunView:
     """The run at `now`, picoseconds since the first job's first iteration began. `state`: how a
     direction of a link is now; `senders`: View.senders."""
 
-    def __init__(self, now: int, clock: SeenClock, plays: Sequence[Play],
-                 state: Callable[[int], LinkState], senders: Callable[[], np.ndarray]) -> None:
+    def __init__(
+        self,
+        now: int,
+        clock: SeenClock,
+        plays: Sequence[Play],
+        state: Callable[[int], LinkState],
+        senders: Callable[[], np.ndarray],
+    ) -> None:
         self.now, self.senders = now, senders
         self._clock, self._plays, self._state = clock, plays, state
 
@@ -65,8 +72,9 @@ class RunView:
     def link(self, name: str) -> SeenLink:
         number = self._halves.get(name) if isinstance(name, str) else None
         if number is None:
-            raise UsageError(f"view.link: no direction {in_quotes(name)}"
-                             f"{did_you_mean(name, self._halves)}")
+            raise UsageError(
+                f"view.link: no direction {in_quotes(name)}{did_you_mean(name, self._halves)}"
+            )
         return SeenLink(self._plan.half(number), self._state(number), self)
 
     def switch(self, name: str) -> SwitchState:

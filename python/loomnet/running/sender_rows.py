@@ -32,8 +32,9 @@ class SenderRows:
     jobs, where `pairs` is what the engine notes of queue pairs, each one that has sent something,
     while its job plays: its `flow` is -1."""
 
-    def __init__(self, clock: ObservedClock, plays: Sequence[Play],
-                 pairs: Sequence[QueuePair] = ()) -> None:
+    def __init__(
+        self, clock: ObservedClock, plays: Sequence[Play], pairs: Sequence[QueuePair] = ()
+    ) -> None:
         self._clock, self._plays, self._pairs = clock, plays, pairs
         self._sending: list[tuple[Any, ...]] = []  # what the probe looks at, as _under_way() has it
         self._probe: _core.FlowProbe | None = None
@@ -74,8 +75,7 @@ class SenderRows:
         """What a controller asks. Raises PluginError."""
         refused = None
         try:
-            self.limit("change.senders", change.rows, change.cwnd, change.pacing,
-                       change.controller)
+            self.limit("change.senders", change.rows, change.cwnd, change.pacing, change.controller)
         except UsageError as error:
             refused = f"{error}{change.place}"
         if refused is not None:
@@ -92,20 +92,27 @@ class SenderRows:
             if not len(rows):
                 rows = rows.astype(np.int64)
             if rows.dtype.kind not in "biu" or (rows.dtype.kind == "b" and len(rows) != len(shown)):
-                raise UsageError(f"{where}: rows: give numbers of rows, a slice, or a mask of as "
-                                 f"many bools as the last look had rows, {len(shown)}")
+                raise UsageError(
+                    f"{where}: rows: give numbers of rows, a slice, or a mask of as "
+                    f"many bools as the last look had rows, {len(shown)}"
+                )
         try:
             chosen = shown[rows]
             if not isinstance(rows, slice) and rows.dtype.kind != "b":
                 rows = np.arange(len(shown))[rows]  # those counted from the end, too
                 if (again := rows[np.flatnonzero(np.bincount(rows, minlength=1)[rows] > 1)]).size:
-                    raise UsageError(f"{where}: rows: row {again[0]} is given more than once; give "
-                                     "each one time, with the limit that it is to have")
+                    raise UsageError(
+                        f"{where}: rows: row {again[0]} is given more than once; give "
+                        "each one time, with the limit that it is to have"
+                    )
         except (IndexError, TypeError, ValueError) as error:
-            raise UsageError(f"{where}: rows: the last look had {len(shown)} rows: "
-                             f"{error}") from None
-        limits = [None if each is None else _limits(f"{where}: {name}", each, len(chosen), bounds)
-                  for name, each, bounds in (("cwnd", cwnd, WINDOWS), ("pacing", pacing, RATES))]
+            raise UsageError(
+                f"{where}: rows: the last look had {len(shown)} rows: {error}"
+            ) from None
+        limits = [
+            None if each is None else _limits(f"{where}: {name}", each, len(chosen), bounds)
+            for name, each, bounds in (("cwnd", cwnd, WINDOWS), ("pacing", pacing, RATES))
+        ]
         try:
             with self._clock.held():
                 self._clock.engine.network.set_limits(chosen, *limits)
@@ -124,23 +131,34 @@ class SenderRows:
             else:
                 others[play.asked.number] = job
         engine, now = self._clock.engine, self._clock.now_ps
-        return found + [(others[pair.job], NO_FLOW, pair.source, pair.destination,
-                         engine.node(pair.source), pair.number)
-                        for pair in self._pairs if pair.job in others and pair.begins_ps <= now]
+        return found + [
+            (
+                others[pair.job],
+                NO_FLOW,
+                pair.source,
+                pair.destination,
+                engine.node(pair.source),
+                pair.number,
+            )
+            for pair in self._pairs
+            if pair.job in others and pair.begins_ps <= now
+        ]
 
     def _attach(self, sending: list[tuple[Any, ...]]) -> _core.FlowProbe:
         """A probe of these senders. Sets the columns that do not change between two looks."""
         self._sending = sending
-        probe = _core.FlowProbe(self._clock.engine.network,
-                                [(node, number) for *_, node, number in sending])
+        probe = _core.FlowProbe(
+            self._clock.engine.network, [(node, number) for *_, node, number in sending]
+        )
         keys = [(name, np.int64) for name in KEYS]
         # Names stay when the last flow that has them has ended.
         self._names += [name for name in probe.names if name not in self._names]
         self._dtype = np.dtype([*keys, *((name, np.float64) for name in self._names)])
         rows = probe.rows()
         self._keys = np.array([(*sending[at][:4], part) for at, part in rows], keys)
-        self._senders = np.array([(*sending[at][4:], part) for at, part in rows],
-                                 np.int64).reshape(-1, 3)
+        self._senders = np.array([(*sending[at][4:], part) for at, part in rows], np.int64).reshape(
+            -1, 3
+        )
         return probe
 
 
@@ -150,8 +168,9 @@ def _limits(where: str, given: Any, count: int, bounds: tuple[float, float, str]
     try:
         limits = np.broadcast_to(np.asarray(given, np.float64), count)
     except (TypeError, ValueError):
-        raise UsageError(f"{where}: {quoted(given)} is not a number, nor one for each of "
-                         f"{count} rows") from None
+        raise UsageError(
+            f"{where}: {quoted(given)} is not a number, nor one for each of {count} rows"
+        ) from None
     wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits <= most)))
     if wrong.any():
         raise UsageError(f"{where}: {limits[wrong][0]:g} is not {what}; NaN leaves it as it is")

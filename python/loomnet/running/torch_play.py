@@ -84,8 +84,9 @@ class TorchPlay(Play):
         if not self.errors:
             self.errors += ranks.unfinished(self.unfinished_works(), self.now())
         if not self.errors:
-            self.errors += ranks.off_network(self.ended_works(), self.run_counters()["payload"],
-                                             self.now())
+            self.errors += ranks.off_network(
+                self.ended_works(), self.run_counters()["payload"], self.now()
+            )
         return ("failed", ranks.reason(self.errors)) if self.errors else ("finished", None)
 
     def wall_is_over(self, reason: str) -> None:

@@ -57,13 +57,23 @@ class RankJob:
         world = len(self.placement)
         part = engine.carrying(asked)
         summing = {} if part is None else part.bridge_options(asked)
-        self.works = [work for each in engine.parts
-                      if (work := each.rank_work(engine, asked)) is not None]
+        self.works = [
+            work for each in engine.parts if (work := each.rank_work(engine, asked)) is not None
+        ]
         self.bridges = [
-            _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
-                             channels=16, job=asked.number, **staging_for(engine.plan), **summing,
-                             queue_pairs=max([1, *(work.queue_pairs for work in self.works)]))
-            for rank, host in enumerate(self.placement)]
+            _core.RankBridge(
+                engine.network,
+                engine.node(host),
+                rank=rank,
+                world=world,
+                channels=16,
+                job=asked.number,
+                **staging_for(engine.plan),
+                **summing,
+                queue_pairs=max([1, *(work.queue_pairs for work in self.works)]),
+            )
+            for rank, host in enumerate(self.placement)
+        ]
         self.carrier = engine.carrier(self.job)
         if connecting := [work for work in self.works if work.connects]:
             for work in connecting:
@@ -75,12 +85,16 @@ class RankJob:
             part.bind_ranks(engine, asked, self.bridges)
         if (name := self.job.priority) is not None:
             made = priority_made("TorchJob.priority", name)
-            self._asker = None if made is None else Asker(
-                name, made, asked.name or "job", engine.plugins)
+            self._asker = (
+                None if made is None else Asker(name, made, asked.name or "job", engine.plugins)
+            )
             for host, bridge in zip(self.placement, self.bridges, strict=True):
                 bridge.weigh_sums(
-                    steps=self.job.steps or 1, link_bps=engine.link_bps(host),
-                    priority=name if made is None else "none", ask=self._asker)
+                    steps=self.job.steps or 1,
+                    link_bps=engine.link_bps(host),
+                    priority=name if made is None else "none",
+                    ask=self._asker,
+                )
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
@@ -102,8 +116,10 @@ class RankJob:
         """Why the job has no iteration, where no step has ended; None where one has."""
         if self.steps[0]:
             return None
-        return ("no torch.optim.Optimizer has stepped in rank 0; loomnet.torch.step() in the "
-                "script marks a step")
+        return (
+            "no torch.optim.Optimizer has stepped in rank 0; loomnet.torch.step() in the "
+            "script marks a step"
+        )
 
     def found_by_parts(self) -> dict[str, Any]:
         """What parts of the run have seen of the ranks, by the names of RunData's fields."""
@@ -120,20 +136,25 @@ class RankJob:
         switch looks for them. Elsewhere the marks would be a cost without a use."""
         own = self.carrier
         shown = own is not None and self.request.options.get(own.model, {}).get("identity")
-        return own is not None and (shown not in (None, "none") or any(
-            part.reads_steps for part in self.engine.parts))
+        return own is not None and (
+            shown not in (None, "none") or any(part.reads_steps for part in self.engine.parts)
+        )
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         """Of ranks that report them; the job's communicators are channels 0, 1, …"""
-        return RingSteps.joined([bridge.steps() for bridge in self.bridges], origin_ps,
-                                sum(bridge.steps_unlogged for bridge in self.bridges))
+        return RingSteps.joined(
+            [bridge.steps() for bridge in self.bridges],
+            origin_ps,
+            sum(bridge.steps_unlogged for bridge in self.bridges),
+        )
 
     def notes(self) -> Notes:
         """What the report's fidelity says of the job."""
         found: Notes = {}
         if version := untried():
-            found["an untried PyTorch"] = (f"{version}; Loomnet is tried with {TRIED[0]} to "
-                                           f"{TRIED[-1]}")
+            found["an untried PyTorch"] = (
+                f"{version}; Loomnet is tried with {TRIED[0]} to {TRIED[-1]}"
+            )
         if overflows := max(bridge.sum_overflows for bridge in self.bridges):
             found["blocks of sums that overflowed"] = overflows
             if floats := max(bridge.sums_as_floats for bridge in self.bridges):
@@ -141,24 +162,42 @@ class RankJob:
         if (why := self.no_iterations) is not None:
             found["iterations"] = f"none: {why}; {self.zero.told}"
             if self._stopping:
-                found["stop"] = ("its time came, and no rank heard of it: ranks end after a step, "
-                                 "and none was marked")
+                found["stop"] = (
+                    "its time came, and no rank heard of it: ranks end after a step, "
+                    "and none was marked"
+                )
         for work in self.works:
             found |= work.notes()
         return found
 
     # --- processes --------------------------------------------------------------------------------
-    def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
-               nice: int = NICE, computes: Sequence[str] = (), fork: bool = False,
-               look: Callable[[], None] = lambda: None) -> None:
+    def launch(
+        self,
+        fabric: Any,
+        *,
+        master_port: int,
+        environment: dict[str, str],
+        nice: int = NICE,
+        computes: Sequence[str] = (),
+        fork: bool = False,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
         `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
         `fork`: they may share one import of PyTorch. `look` raises to end the launch."""
         specs = specs_of(self, computes, environment)
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")
-        self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
-                               master_port=master_port, run_id=self.asked.name or "loomnet",
-                               nice=nice, fork=fork, look=look)
+        self.group = RankGroup(
+            fabric,
+            specs,
+            logs,
+            cwd=Path.cwd(),
+            master_port=master_port,
+            run_id=self.asked.name or "loomnet",
+            nice=nice,
+            fork=fork,
+            look=look,
+        )
 
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""
@@ -181,7 +220,8 @@ class RankJob:
     def running(self) -> bool:
         """Whether a rank runs that the job waits for: one that was cut off may run for ever."""
         return self.group is not None and any(
-            rank.spec.rank not in self.told_gone for rank in self.group.running)
+            rank.spec.rank not in self.told_gone for rank in self.group.running
+        )
 
     @property
     def departed(self) -> str:
@@ -197,8 +237,9 @@ class RankJob:
         ranks: dict[str, list[int]] = {}
         for rank in self.pids:
             ranks.setdefault(operations[rank], []).append(rank)
-        named = sorted(((who, what) for what, who in ranks.items() if what),
-                       key=lambda each: len(each[0]))
+        named = sorted(
+            ((who, what) for what, who in ranks.items() if what), key=lambda each: len(each[0])
+        )
         if len(named) < 2:
             return ""
         return ": " + ", ".join(f"{joined_ranks(who)} in {what}" for who, what in named)
@@ -207,8 +248,11 @@ class RankJob:
     def pids(self) -> dict[int, int]:
         """Processes of the ranks that run, by rank."""
         group = self.group
-        return {} if group is None else {
-            rank.spec.rank: rank.process.known_pid for rank in group.running}
+        return (
+            {}
+            if group is None
+            else {rank.spec.rank: rank.process.known_pid for rank in group.running}
+        )
 
     def everybody(self, head: str, operations: Sequence[str]) -> str:
         """A message that begins with `head` and has every rank's operation and Python stack.
@@ -222,8 +266,10 @@ class RankJob:
 
     def ask_stacks(self) -> None:
         assert self.group is not None
-        ask_all((self.stack_files[rank.spec.rank], rank.process.known_pid, rank.pidfd)
-                for rank in self.group.running)
+        ask_all(
+            (self.stack_files[rank.spec.rank], rank.process.known_pid, rank.pidfd)
+            for rank in self.group.running
+        )
 
     def where(self, rank: int, operation: str, state: str | None = None) -> list[str]:
         """A line with the rank's state and operation, then lines of its threads' Python stacks.
@@ -233,8 +279,13 @@ class RankJob:
         found = next((r for r in self.group.running if r.spec.rank == rank), None)
         if found is None:
             return [f"  rank {rank} has ended"]
-        words = {"starting": "has made no group yet", "outside": "sleeps outside the network",
-                 "waiting": "waits", "computing": "computes", "gone": "has left the network"}
+        words = {
+            "starting": "has made no group yet",
+            "outside": "sleeps outside the network",
+            "waiting": "waits",
+            "computing": "computes",
+            "gone": "has left the network",
+        }
         doing, pid = words[state or bridge.state], found.process.known_pid
         if bridge.state == "starting" and not self.stack_files[rank].notes():
             # Stacks come from the backend, which is not there.
@@ -259,12 +310,14 @@ class RankJob:
         """True when every rank has said goodbye to its NIC or ended: what is left is their exit."""
         assert self.group is not None
         ended = {rank.spec.rank for rank in self.group.ranks if rank.status is not None}
-        return all(rank in ended or bridge.state == "gone"
-                   for rank, bridge in enumerate(self.bridges))
+        return all(
+            rank in ended or bridge.state == "gone" for rank, bridge in enumerate(self.bridges)
+        )
 
     # --- what the ranks say -----------------------------------------------------------------------
-    def take(self, rank: int,
-             marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:
+    def take(
+        self, rank: int, marks: Iterable[tuple[int, int, int, int, int, int]]
+    ) -> list[Iteration]:
         """Marks of one rank; rank 0's finished iterations, in time since `origin_ps`."""
         found = []
         for kind, _, at_ps, value, a, b in marks:
@@ -278,7 +331,8 @@ class RankJob:
                     self.zero.stepped(at_ps)
                 elif self.origin_ps is not None:
                     found.append(
-                        Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
+                        Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps)
+                    )
             elif kind == _KINDS["work_begin"]:
                 self.zero.began(at_ps)
             elif kind == _KINDS["optimizer"]:
@@ -311,7 +365,8 @@ class RankJob:
         until, stop = self.job.until, self.asked.stop_ps
         job_ps = 0 if self.origin_ps is None else now_ps - self.origin_ps
         return not self._stopping and (
-            (until is not None and job_ps >= until.count) or (stop is not None and now_ps >= stop))
+            (until is not None and job_ps >= until.count) or (stop is not None and now_ps >= stop)
+        )
 
     @property
     def stopping(self) -> bool:
@@ -367,8 +422,11 @@ class RankJob:
             return f"{first.who} {line}"
         gone = sorted({int(rank) for rank in _MISSED.findall(first.message)})
         assert self.group is not None
-        well = [rank.spec.rank for rank in self.group.ranks
-                if rank.status == 0 and rank.spec.rank in gone]
+        well = [
+            rank.spec.rank
+            for rank in self.group.ranks
+            if rank.status == 0 and rank.spec.rank in gone
+        ]
         return f"{line}; {joined_ranks(well)} had ended with status 0" if well else line
 
     def unfinished(self, works: Sequence[tuple[int, str]], at_ps: int) -> list[RunFault]:
@@ -376,10 +434,16 @@ class RankJob:
         status 0. `works`: of each rank, the number of such operations, the names of open ones."""
         if self._stopping:
             return []
-        return [RunFault(at_ps, f"rank {rank}",
-                         f"ended with {how_many(count, 'operation')} unfinished"
-                         f"{name and f' ({name})'}; the script must wait for all before it ends")
-                for rank, (count, name) in enumerate(works) if count]
+        return [
+            RunFault(
+                at_ps,
+                f"rank {rank}",
+                f"ended with {how_many(count, 'operation')} unfinished"
+                f"{name and f' ({name})'}; the script must wait for all before it ends",
+            )
+            for rank, (count, name) in enumerate(works)
+            if count
+        ]
 
     def off_network(self, works: Sequence[int], payload: int, at_ps: int) -> list[RunFault]:
         """An error where the emulated network was not what joined the ranks, once all of them have
@@ -388,8 +452,10 @@ class RankJob:
         if self.job.allow_no_network:
             return []
         notes = [file.notes() for file in self.stack_files]
-        made = [bool(count) or any(kind == "made" for kind, _ in said)
-                for count, said in zip(works, notes, strict=True)]
+        made = [
+            bool(count) or any(kind == "made" for kind, _ in said)
+            for count, said in zip(works, notes, strict=True)
+        ]
         if all(made) and payload:
             return []
         asked: dict[str, list[int]] = {}

@@ -47,8 +47,9 @@ from loomnet.systems.transport import LIMITED_BY
 class CollectiveTraffic(RankTraffic):
     """A collective of all ranks, repeated: every rank's executor inside the engine."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
-                 payload: bool) -> None:
+    def __init__(
+        self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *, payload: bool
+    ) -> None:
         carrier = engine.carrier(job)
         settings: dict[str, Any] = dict(staging_for(engine.plan))
         if isinstance(job, RingCollective):
@@ -56,13 +57,21 @@ class CollectiveTraffic(RankTraffic):
         if (part := engine.carrying(asked)) is not None:
             settings |= part.core_options(asked)
         self.core = _core.CollectiveTraffic(
-            engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
-            bytes=job.size.bytes, repeat=job.repeat,
+            engine.network,
+            job=asked.number,
+            hosts=engine.nodes(asked.placement),
+            bytes=job.size.bytes,
+            repeat=job.repeat,
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
-            shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
-            stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
-            gaps_ps=list(asked.gaps_ps), payload=payload,
-            await_sends=carrier is None or carrier.await_sends, **settings)
+            shift=1 if isinstance(job, SendRecv) else 0,
+            start_ps=start_ps,
+            stop_ps=stop_at(asked, start_ps),
+            compute_ps=job.compute.count,
+            gaps_ps=list(asked.gaps_ps),
+            payload=payload,
+            await_sends=carrier is None or carrier.await_sends,
+            **settings,
+        )
         for channel in range(settings.get("channels", 1)):
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.core.set_queue_pair(rank, peer, number, channel)
@@ -83,9 +92,19 @@ class FlowTraffic(CoreTraffic):
     """Point-to-point jobs: rounds of flows, each round one iteration. The engine begins a round at
     the moment at which the one before has ended."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, pairs: set[tuple[int, int]],
-                 flows: Sequence[FlowOfRound], start_ps: int, *, payload: bool, rounds: int = 1,
-                 gap_ps: int = 0, jitter_ps: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        asked: JobRequest,
+        pairs: set[tuple[int, int]],
+        flows: Sequence[FlowOfRound],
+        start_ps: int,
+        *,
+        payload: bool,
+        rounds: int = 1,
+        gap_ps: int = 0,
+        jitter_ps: int = 0,
+    ) -> None:
         """`flows`: of the first round. `jitter_ps`: by less than which flows that start together
         are moved apart: those of the first round have been."""
         self._engine, self._job = engine, asked
@@ -99,8 +118,9 @@ class FlowTraffic(CoreTraffic):
         begun, cut = begun_before(flows, stop_ps)
         check_begun(asked, begun)
         self.core = _core.FlowTraffic(engine.network, payload, job=asked.number)
-        self.core.repeat(rounds=rounds, gap_ps=gap_ps, apart_ps=jitter_ps, stop_ps=stop_ps,
-                         whole=not cut)
+        self.core.repeat(
+            rounds=rounds, gap_ps=gap_ps, apart_ps=jitter_ps, stop_ps=stop_ps, whole=not cut
+        )
         self._add(pairs, begun)
         self.core.start()
 
@@ -119,8 +139,11 @@ class FlowTraffic(CoreTraffic):
             index = used.get(pair, 0)
             used[pair] = index + 1
             if index == len(numbers):
-                numbers.append(engine.connect_pair(
-                    self._job, placement[source], placement[destination], following, start))
+                numbers.append(
+                    engine.connect_pair(
+                        self._job, placement[source], placement[destination], following, start
+                    )
+                )
                 following = numbers[-1] + 2
             self._asked.append((placement[source], placement[destination], size))
             self._bytes += size
@@ -128,24 +151,35 @@ class FlowTraffic(CoreTraffic):
             in_ring: dict[str, Any] = {}
             if lifetimes:  # short writes, of which few are under way when the lifetime ends
                 in_ring["until_ps"] = start + lifetimes[number].count
-                depth, most = living_writes(engine.plan, ways, placement[source],
-                                      placement[destination]), LIVING_BYTES
+                depth, most = (
+                    living_writes(engine.plan, ways, placement[source], placement[destination]),
+                    LIVING_BYTES,
+                )
             if isinstance(job, Flows) and job.steps is not None:
-                in_ring |= {"steps": job.steps, "rank": number, "ranks": job.count,
-                            "claim": job.claims[number % len(job.claims)].numbers()
-                            if job.claims else None}
+                in_ring |= {
+                    "steps": job.steps,
+                    "rank": number,
+                    "ranks": job.count,
+                    "claim": job.claims[number % len(job.claims)].numbers() if job.claims else None,
+                }
             self.core.add(
                 source=engine.node(placement[source]),
                 destination=engine.node(placement[destination]),
-                qp=numbers[index], bytes=size, message=min(size, most), depth=depth,
-                start_ps=start, **in_ring)
+                qp=numbers[index],
+                bytes=size,
+                message=min(size, most),
+                depth=depth,
+                start_ps=start,
+                **in_ring,
+            )
 
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
         return self.core.iterations(since).tolist()
 
     def errors(self) -> list[RunFault]:
-        return [RunFault(at, f"flow {number}", status)
-                for number, at, status in self.core.failures()]
+        return [
+            RunFault(at, f"flow {number}", status) for number, at, status in self.core.failures()
+        ]
 
     def wrong(self) -> int:
         return self.core.wrong
@@ -162,8 +196,14 @@ class FlowTraffic(CoreTraffic):
         ended = self.core.ended_flows(self._ended).tolist()
         self._ended += len(ended)
         node = self._engine.node
-        return [end for number in ended for end in (
-            self._sends[number], (node(self._asked[number][1]), self._sends[number][1] + 1))]
+        return [
+            end
+            for number in ended
+            for end in (
+                self._sends[number],
+                (node(self._asked[number][1]), self._sends[number][1] + 1),
+            )
+        ]
 
     def sender(self, flow: int) -> tuple[EngineNode, int]:
         """Of a flow: its host and queue pair."""
@@ -185,8 +225,14 @@ class FlowTraffic(CoreTraffic):
         asked = np.array(self._asked, np.int64)[found["flow"]].T
         if isinstance(self._job.job, Flows) and self._job.job.lifetimes:
             asked[2] = np.where(found["ok"] & (found["end_ps"] >= 0), found["bytes"], asked[2])
-        return FlowRows([*asked, found["start_ps"], np.where(found["ok"], found["end_ps"], -1),
-                         found["arrived_ps"]])
+        return FlowRows(
+            [
+                *asked,
+                found["start_ps"],
+                np.where(found["ok"], found["end_ps"], -1),
+                found["arrived_ps"],
+            ]
+        )
 
     def timeout_waits(self) -> dict[int, int]:
         """Of the flows that waited for retransmission timeouts: picoseconds of waiting, by place
@@ -198,12 +244,20 @@ class FlowTraffic(CoreTraffic):
         if not ran_out:
             return {}
         found, waits = self.core.results(), {}
-        for place, (flow, start, end) in enumerate(zip(
-                found["flow"].tolist(), found["start_ps"].tolist(), found["end_ps"].tolist(),
-                strict=True)):
+        for place, (flow, start, end) in enumerate(
+            zip(
+                found["flow"].tolist(),
+                found["start_ps"].tolist(),
+                found["end_ps"].tolist(),
+                strict=True,
+            )
+        ):
             # A queue pair carries one flow at a time.
-            if waited := sum(waited for at_ps, waited in ran_out.get(self._sends[flow], ())
-                             if at_ps >= start and (end < 0 or at_ps <= end)):
+            if waited := sum(
+                waited
+                for at_ps, waited in ran_out.get(self._sends[flow], ())
+                if at_ps >= start and (end < 0 or at_ps <= end)
+            ):
                 waits[place] = waited
         return waits
 
@@ -229,7 +283,8 @@ class FlowTraffic(CoreTraffic):
                 continue  # of a local link no TCP sender knows
             state = network.transport_state(*self._sends[flow], transport=carrier.model)
             acked, cwnd, srtt, least = (
-                int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
+                int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps")
+            )
             found[number] = (acked - self._before.setdefault(number, acked), cwnd, srtt, least)
         return found
 
@@ -237,35 +292,51 @@ class FlowTraffic(CoreTraffic):
 class GraphTraffic(CoreTraffic):
     """Execution traces and connection matrices: a graph of transfers and delays."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, graph: TaskGraph, start_ps: int, *,
-                 jitter_ps: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        asked: JobRequest,
+        graph: TaskGraph,
+        start_ps: int,
+        *,
+        jitter_ps: int = 0,
+    ) -> None:
         placement = asked.placement
         self._graph, self._placement, self._start = graph, placement, start_ps
         self._jitter_ps = jitter_ps
         self._of = "" if asked.name is None else f" of {asked.name}"  # of several jobs
         self._payload = sum(task.bytes for task in graph.tasks if task.source >= 0)
         self.core = _core.GraphTraffic(
-            engine.network, depth=writes_outstanding(engine.plan), job=asked.number)
+            engine.network, depth=writes_outstanding(engine.plan), job=asked.number
+        )
         # Both directions of a pair share a queue pair; so do all transfers of one channel.
         numbers: dict[tuple[int, int, int], int] = {}
         number = FIRST_QP
         for task in graph.tasks:
             if task.source < 0:
                 bounds.check_at(task.what or graph.name, task.duration_ps)
-                self.core.delay(task.duration_ps, task.lane, task.any,
-                                None if task.rank < 0 else engine.node(placement[task.rank]))
+                self.core.delay(
+                    task.duration_ps,
+                    task.lane,
+                    task.any,
+                    None if task.rank < 0 else engine.node(placement[task.rank]),
+                )
                 continue
             bounds.check_job_bytes(task.what or graph.name, task.bytes)
             key = (task.source, task.destination, task.channel)
             if key not in numbers:
-                number = engine.connect_pair(asked, placement[task.source],
-                                             placement[task.destination], number)
+                number = engine.connect_pair(
+                    asked, placement[task.source], placement[task.destination], number
+                )
                 numbers[key] = number
                 numbers[task.destination, task.source, task.channel] = number + 1
                 number += 2
             self.core.transfer(
-                engine.node(placement[task.source]), engine.node(placement[task.destination]),
-                numbers[key], task.bytes)
+                engine.node(placement[task.source]),
+                engine.node(placement[task.destination]),
+                numbers[key],
+                task.bytes,
+            )
         for task, after in enumerate(graph.after):
             for other in after:
                 self.core.depend(task, task_of(other), acked=other < 0)
@@ -291,10 +362,17 @@ class GraphTraffic(CoreTraffic):
     def flows(self) -> FlowRows:
         times = self.core.results().tolist()
         return FlowRows.of(
-            FlowRow(self._placement[task.source], self._placement[task.destination], task.bytes,
-                    begin, acked if acked >= 0 else None, arrived if arrived >= 0 else None)
+            FlowRow(
+                self._placement[task.source],
+                self._placement[task.destination],
+                task.bytes,
+                begin,
+                acked if acked >= 0 else None,
+                arrived if arrived >= 0 else None,
+            )
             for task, (begin, arrived, acked) in zip(self._graph.tasks, times, strict=True)
-            if task.flow and begin >= 0)
+            if task.flow and begin >= 0
+        )
 
     def notes(self) -> dict[str, float | int | str | None]:
         never = self._graph.never
@@ -319,8 +397,15 @@ def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
     return {"start jitter": f"below {Time.of(jitter_ps)}"} if jitter_ps else {}
 
 
-def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: bool, seed: int,
-                  jitter: Time | str | None = None) -> Traffic:
+def start_traffic(
+    engine: Engine,
+    asked: JobRequest,
+    start_ps: int,
+    *,
+    payload: bool,
+    seed: int,
+    jitter: Time | str | None = None,
+) -> Traffic:
     """Begins a job of traffic at this time of the engine's clock. `jitter`: flows that start
     together do so within this time; None: within that of a packet."""
     job, placement = asked.job, asked.placement
@@ -341,12 +426,24 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
         return GraphTraffic(engine, asked, graph, start_ps, jitter_ps=apart)
     rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
     flows = moved_apart(rounds[0](start_ps), apart, seed)
-    return FlowTraffic(engine, asked, pairs, flows, start_ps, payload=payload, rounds=len(rounds),
-                       gap_ps=gap, jitter_ps=apart)
+    return FlowTraffic(
+        engine,
+        asked,
+        pairs,
+        flows,
+        start_ps,
+        payload=payload,
+        rounds=len(rounds),
+        gap_ps=gap,
+        jitter_ps=apart,
+    )
 
 
-def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int, since: int = 0
-                  ) -> list[Iteration]:
+def as_iterations(
+    found: Sequence[tuple[int, int]], origin_ps: int, since: int = 0
+) -> list[Iteration]:
     """`since`: iterations before the first of these."""
-    return [Iteration(i, begin - origin_ps, end - origin_ps)
-            for i, (begin, end) in enumerate(found, since + 1)]
+    return [
+        Iteration(i, begin - origin_ps, end - origin_ps)
+        for i, (begin, end) in enumerate(found, since + 1)
+    ]

@@ -24,26 +24,33 @@ class Traffic(Protocol):
     def ended_ps(self) -> int:
         """When the job's last transfer or task ended. Valid once the job is done."""
         ...
+
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
         """(begin, end) of rank 0's finished iterations, without the first `since`."""
         ...
+
     def errors(self) -> list[RunFault]: ...
     def check(self) -> None:
         """Called whenever the engine has stopped. Raises the exception that a user's code, which
         the engine called meanwhile, has raised."""
         ...
+
     def wrong(self) -> int | None:
         """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
         ...
+
     def flows(self) -> FlowRows:
         """The job's flows so far, where it has any."""
         ...
+
     def notes(self) -> dict[str, float | int | str | None]:
         """What the report says of how it was played."""
         ...
+
     def experts(self) -> ExpertRounds | None:
         """What a mixture of experts was seen to do; None of any other job."""
         ...
+
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         """When ranks had received which ring steps, in time since `origin_ps`; None of a job that
         has no ring steps, or whose ring steps nobody notes."""

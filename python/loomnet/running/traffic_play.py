@@ -18,8 +18,10 @@ from loomnet.running.traffic import FlowTraffic, as_iterations, start_traffic
 from loomnet.running.traffic_contract import Traffic
 from loomnet.systems.transport import Notes
 
-NOTHING_SENT = ("the job ended and no operation of it used the network, so there is no result; "
-                "give it something to send")
+NOTHING_SENT = (
+    "the job ended and no operation of it used the network, so there is no result; "
+    "give it something to send"
+)
 LOOK_AHEAD_PS = 10**15  # between two looks at traffic that has no end in sight
 
 
@@ -29,9 +31,11 @@ class TrafficClock(PlayClock, Protocol):
     def traffic_start_ps(self, play: TrafficPlay) -> int:
         """Engine time of the first flow of a job that starts with the run."""
         ...
+
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no time passes, and the engine's objects may be touched."""
         ...
+
     def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
         """Rank 0's finished iterations as (begin, end) in the engine's time, without the first
         `since`, and whether the job is done."""
@@ -60,7 +64,8 @@ class TrafficPlay(Play):
         thread lateness, so lengths are the default."""
         part = self.engine.carrying(self.asked)
         return bool(self.request.options.get("payload", False)) or (
-            part is not None and part.has_bytes(self.asked))
+            part is not None and part.has_bytes(self.asked)
+        )
 
     @property
     def origin_ps(self) -> int:
@@ -83,8 +88,13 @@ class TrafficPlay(Play):
 
     def prepare(self) -> None:
         self.traffic = start_traffic(
-            self.engine, self.asked, self._origin, seed=self.request.seed,
-            payload=self.payload_moves, jitter=self.request.options.get("jitter"))
+            self.engine,
+            self.asked,
+            self._origin,
+            seed=self.request.seed,
+            payload=self.payload_moves,
+            jitter=self.request.options.get("jitter"),
+        )
 
     def look(self) -> None:
         assert self.traffic is not None
@@ -106,8 +116,12 @@ class TrafficPlay(Play):
             return None
         with self.clock.held():
             self.errors += self._failures()
-        if not (self.errors or self.asked.stop_ps or self.of_compute_alone
-                or self.run_counters()["finished"]):
+        if not (
+            self.errors
+            or self.asked.stop_ps
+            or self.of_compute_alone
+            or self.run_counters()["finished"]
+        ):
             # No operation ended, so the figures would say nothing. Excepted is a job with a stop=,
             # which may come before it has sent anything.
             self.errors.append(RunFault(self.now(), "job", NOTHING_SENT))
@@ -128,8 +142,9 @@ class TrafficPlay(Play):
     def _failures(self) -> list[RunFault]:
         """The traffic's errors in the job's own time, which starts with the job."""
         assert self.traffic is not None
-        return [replace(each, at_ps=max(each.at_ps - self._origin, 0))
-                for each in self.traffic.errors()]
+        return [
+            replace(each, at_ps=max(each.at_ps - self._origin, 0)) for each in self.traffic.errors()
+        ]
 
     def fill(self, data: RunData, origin_ps: int) -> None:
         if self.traffic is None:  # the run was ended while it was being prepared
@@ -176,18 +191,23 @@ class VirtualTraffic(TrafficPlay):
         found = self.engine.run_counters(self.asked)
         # The engine knows since when nothing has come: when Python looks must not matter. A flow
         # yet to start and a rank that computes wait for nothing that the network owes.
-        quiet_ps = (found["quiet_since_ps"] - self._origin if found["working"] or idle
-                    else self.now())
+        quiet_ps = (
+            found["quiet_since_ps"] - self._origin if found["working"] or idle else self.now()
+        )
         self.progress_ps = max(self.progress_ps, quiet_ps)
         stall = self.stall_ps
         over = stall is not None and self.now() - self.progress_ps >= stall
         if idle and (over or stall is None):
-            return (f"nothing left to happen at {Time.of(self.now())} and the job is not done"
-                    f"{self.engine.stall(self.asked)}")
+            return (
+                f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+                f"{self.engine.stall(self.asked)}"
+            )
         if stall is not None and over:
-            return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
-                    f"the network delivers nothing{self.engine.deadlock()}"
-                    f"{self.engine.stall(self.asked)}")
+            return (
+                f"no operation finished for {Time.of(stall)} (stall_timeout); "
+                f"the network delivers nothing{self.engine.deadlock()}"
+                f"{self.engine.stall(self.asked)}"
+            )
         return None
 
 

@@ -62,9 +62,11 @@ class VirtualRunner:
         hosts, switches, links = plan.counts
         built = f" ({len(plan.links)} built)" if plan.partial else ""
         jobs = "; ".join(each.job.describe() for each in request.jobs)
-        return (f"{plan.name}: {how_many(hosts, 'host')}, {how_many(plan.planes, 'plane')}, "
-                f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}{built}; "
-                f"virtual clock, seed {request.seed}\n{jobs}")
+        return (
+            f"{plan.name}: {how_many(hosts, 'host')}, {how_many(plan.planes, 'plane')}, "
+            f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}{built}; "
+            f"virtual clock, seed {request.seed}\n{jobs}"
+        )
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
         check_options(request.options, [asked.job for asked in request.jobs])
@@ -90,9 +92,15 @@ class VirtualClock:
         jobs = [asked.job for asked in request.jobs]
         self.labels = {} if request.fluid else model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
-        self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
-                             parts=request.parts, fluid=request.fluid,
-                             bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        self.engine = Engine(
+            plan,
+            jobs,
+            seed=request.seed,
+            options=request.options,
+            parts=request.parts,
+            fluid=request.fluid,
+            bin_ps=max(plan.base_rtt_ps // 10, 10**6),
+        )
         self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)
@@ -118,12 +126,15 @@ class VirtualClock:
 
     # --- time -------------------------------------------------------------------------------------
     def start(self, plays: Sequence[Play]) -> None:
-        if all(isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic)
-               for play in plays):
+        if all(
+            isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic)
+            for play in plays
+        ):
             # Flows run by themselves: no host hears of another's but by packets.
             self.network.use_lookahead()
         self.network.watch_iterations(
-            bool(self.request.controllers) or self.request.timetable.counts_iterations)
+            bool(self.request.controllers) or self.request.timetable.counts_iterations
+        )
 
     def check(self) -> None:
         """Raises what a plug-in has raised in an event, or WallTimeError once the run has had its
@@ -157,7 +168,8 @@ class VirtualClock:
     def may_yet_communicate(self, places: list[int], undecided: list[int]) -> None:
         self._undecided[places[0]] = undecided
         self.ranks.may_yet_communicate(
-            [place for each in self._undecided.values() for place in each])
+            [place for each in self._undecided.values() for place in each]
+        )
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
@@ -233,8 +245,12 @@ class VirtualClock:
         for play in plays:
             notes |= play.notes()
         notes |= notes_of(self.engine.parts)
-        return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
-                        emulated_ps=lead.length_ps, notes=notes)
+        return Fidelity(
+            packets=self.network.packets,
+            unexplained=self.network.leaked,
+            emulated_ps=lead.length_ps,
+            notes=notes,
+        )
 
     @property
     def deterministic(self) -> bool:

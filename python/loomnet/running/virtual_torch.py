@@ -63,6 +63,7 @@ class RankClock(PlayClock, Protocol):
     def others_wait(self, places: list[int], but: list[int]) -> bool:
         """Whether all of these ranks wait, those of `but` left out."""
         ...
+
     def may_yet_communicate(self, places: list[int], undecided: list[int]) -> None:
         """Which of a job's ranks have threads that may yet communicate."""
         ...
@@ -76,9 +77,9 @@ class VirtualTorch(TorchPlay):
     def __init__(self, clock: RankClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
         self.progress_ps = 0  # engine time at which the job last got on
-        self.limit_ps = 0     # … and the latest time limit of a script that was awaited since
+        self.limit_ps = 0  # … and the latest time limit of a script that was awaited since
         self.works = self.payload = 0
-        self.wall_paced_ps = 0     # as of the last progress: see VirtualRanks
+        self.wall_paced_ps = 0  # as of the last progress: see VirtualRanks
         self.places: list[int] = []  # of the ranks on the clock
         self.was_told = False
         self.told_gone = False  # peers have heard that a rank ended
@@ -93,15 +94,23 @@ class VirtualTorch(TorchPlay):
         self.longest_compute_ps = max(map(longest_pause, self.computes), default=0)
 
     def start(self) -> None:
-        self.places = [self.clock.add_rank(bridge, self.asked.number)
-                       for bridge in self.ranks.bridges]
+        self.places = [
+            self.clock.add_rank(bridge, self.asked.number) for bridge in self.ranks.bridges
+        ]
         names = [self.request.plan.hosts[host].name for host in self.placement]
-        self.ranks.launch(LocalHosts(self.clock.lock, names), master_port=free_port(),
-                          environment={rank_env.CLOCK: "virtual",
-                                       rank_env.STARTED: str(self.clock.now_ps),
-                                       **environment_of_ranks()},
-                          nice=0,  # the engine waits for its ranks, so they never make it late
-                          computes=self.computes, fork=True, look=self.clock.check)
+        self.ranks.launch(
+            LocalHosts(self.clock.lock, names),
+            master_port=free_port(),
+            environment={
+                rank_env.CLOCK: "virtual",
+                rank_env.STARTED: str(self.clock.now_ps),
+                **environment_of_ranks(),
+            },
+            nice=0,  # the engine waits for its ranks, so they never make it late
+            computes=self.computes,
+            fork=True,
+            look=self.clock.check,
+        )
 
     @property
     def unstarted(self) -> str:
@@ -143,8 +152,10 @@ class VirtualTorch(TorchPlay):
         return self.was_told
 
     def unfinished_works(self) -> list[tuple[int, str]]:
-        return [(bridge.unfinished_works(self.clock.now_ps), bridge.under_way)
-                for bridge in self.ranks.bridges]
+        return [
+            (bridge.unfinished_works(self.clock.now_ps), bridge.under_way)
+            for bridge in self.ranks.bridges
+        ]
 
     def ended_works(self) -> list[int]:
         return [bridge.finished_works + bridge.failed_works for bridge in self.ranks.bridges]
@@ -205,7 +216,8 @@ class VirtualTorch(TorchPlay):
                 told = True
                 self.ranks.told_gone.add(number)
                 self.errors.append(
-                    RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}"))
+                    RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}")
+                )
                 for peer, other in enumerate(self.ranks.bridges):
                     if peer != number:
                         other.tell("peer_gone", number, "cut off", now)
@@ -214,9 +226,11 @@ class VirtualTorch(TorchPlay):
     def trouble(self, stop: str) -> str | None:
         self.note_outside()
         if stop == "stuck" and not self.unstick():
-            return self.everybody("every rank waits and the network has nothing left to deliver: "
-                                  f"a deadlock{self.ranks.apart(self.operations)}"
-                                  f"{self.ranks.departed}")
+            return self.everybody(
+                "every rank waits and the network has nothing left to deliver: "
+                f"a deadlock{self.ranks.apart(self.operations)}"
+                f"{self.ranks.departed}"
+            )
         counters = self.run_counters()
         payload = counters["payload"]
         if payload > self.payload:
@@ -235,15 +249,18 @@ class VirtualTorch(TorchPlay):
                 self.limit_ps = limit  # the script chose to wait until then, and may go on after it
             else:
                 stall = self.asked.stall_after
-                return self.everybody(f"no operation finished for {stall} (stall_timeout)"
-                                      f"{self.engine.deadlock()}{self.engine.stall(self.asked)}")
+                return self.everybody(
+                    f"no operation finished for {stall} (stall_timeout)"
+                    f"{self.engine.deadlock()}{self.engine.stall(self.asked)}"
+                )
         wall = self.torch.stall_wall
         # Emulated time that goes with the machine's clock is no movement.
         seen = (now - self.clock.ranks.wall_paced_ps, self.works, payload, len(self.iterations))
         self.movement.look(seen, self.ranks.pids)
         if wall is not None and self.movement.dead_s() > wall.seconds:
-            return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)"
-                                  f"{load_text()}")
+            return self.everybody(
+                f"no rank has moved for {wall} of wall time (stall_wall){load_text()}"
+            )
         return None
 
     def unstick(self) -> bool:
@@ -252,8 +269,9 @@ class VirtualTorch(TorchPlay):
             return True
         # A thread that has never communicated may be about to.
         self.ranks.ask_stacks()
-        undecided = [self.places[rank] for rank in self.ranks.pids
-                    if self.ranks.has_other_threads(rank)]
+        undecided = [
+            self.places[rank] for rank in self.ranks.pids if self.ranks.has_other_threads(rank)
+        ]
         self.clock.may_yet_communicate(self.places, undecided)
         return bool(undecided)
 
@@ -277,8 +295,9 @@ class VirtualTorch(TorchPlay):
             return
         for place in self.clock.ranks.waited_for:
             if place in self.places:
-                self.waited_outside.append("; ".join(
-                    line.strip() for line in self.where(self.places.index(place))[:4]))
+                self.waited_outside.append(
+                    "; ".join(line.strip() for line in self.where(self.places.index(place))[:4])
+                )
 
     def where(self, rank: int) -> list[str]:
         return self.ranks.where(rank, self.ranks.bridges[rank].under_way)
@@ -297,7 +316,7 @@ class VirtualTorch(TorchPlay):
         if all(states[rank] == "gone" for rank in others):
             return f"{joined_ranks(others)} to exit"
         first = others[0]
-        if (operation := self.ranks.bridges[first].under_way):
+        if operation := self.ranks.bridges[first].under_way:
             return f"{joined_ranks(others)}, in {operation}"
         program = program_below(self.ranks.pids[first])
         doing = "outside the network" if program is None else f"whose {program} runs"

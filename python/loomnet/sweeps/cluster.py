@@ -68,8 +68,9 @@ def _silent() -> Iterator[None]:
 def remote_client(distributed: Any, scheduler: str) -> Iterator[Any]:
     """A client of the scheduler at that address. Raises UnavailableError where there is none."""
     if not isinstance(scheduler, str) or not scheduler:
-        raise UsageError(f"sweep: scheduler={quoted(scheduler)} is not an address, as "
-                         '"tcp://10.0.0.1:8786" is')
+        raise UsageError(
+            f'sweep: scheduler={quoted(scheduler)} is not an address, as "tcp://10.0.0.1:8786" is'
+        )
     from distributed.comm import addressing
 
     try:  # a client of an address that cannot be read complains once more when it is collected
@@ -102,8 +103,11 @@ def client_of(distributed: Any, jobs: int, index: Scratch, remote: Any) -> Itera
     beside = writer_of(index.folder).uid is None
     if beside and (left := index.scratch) is not None:  # of a sweep that was killed
         shutil.rmtree(index.folder / left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".dask-" if beside else "loomnet-dask-",
-                                    dir=index.folder if beside else None))
+    scratch = Path(
+        tempfile.mkdtemp(
+            prefix=".dask-" if beside else "loomnet-dask-", dir=index.folder if beside else None
+        )
+    )
     if beside:
         index.note(scratch.name)
     try:
@@ -111,8 +115,12 @@ def client_of(distributed: Any, jobs: int, index: Scratch, remote: Any) -> Itera
             # What takes its process down once would do so again.
             dask.config.set({"distributed.scheduler.allowed-failures": 0}),
             distributed.LocalCluster(
-                n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None,
-                silence_logs="CRITICAL", local_directory=str(scratch),
+                n_workers=jobs,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs="CRITICAL",
+                local_directory=str(scratch),
                 # It serves HTTP without a dashboard, too, and warns where the usual port is taken,
                 # as by another sweep.
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},

@@ -16,18 +16,23 @@ from loomnet.sweeps.swept import Swept
 
 COLUMNS = ("number", "mean a", "mean b", "difference", "low", "high", "unit", "seeds")
 
-def differences(made: Swept, over: str, a: Any, b: Any, what: str | Sequence[str] | None,
-                confidence: float) -> Table:
+
+def differences(
+    made: Swept, over: str, a: Any, b: Any, what: str | Sequence[str] | None, confidence: float
+) -> Table:
     """See Sweep.differences."""
     names = varied(made.points)
     if over not in names:
-        raise UsageError(f"differences: {in_quotes(over)} was not varied"
-                         f"{did_you_mean(over, names)}")
+        raise UsageError(
+            f"differences: {in_quotes(over)} was not varied{did_you_mean(over, names)}"
+        )
     given = {str(point.parameters[over]) for point in made.points}
     for value in (a, b):
         if str(value) not in given:
-            raise UsageError(f"differences: {over}={quoted(value)} is not in the sweep"
-                             f"{did_you_mean(str(value), given)}")
+            raise UsageError(
+                f"differences: {over}={quoted(value)} is not in the sweep"
+                f"{did_you_mean(str(value), given)}"
+            )
     others = [name for name in names if name != over]
     found: dict[str, tuple[list[Any], dict[tuple[str, int], Any]]] = {}
     for point in made.points:
@@ -36,24 +41,34 @@ def differences(made: Swept, over: str, a: Any, b: Any, what: str | Sequence[str
             values = [point.parameters[name] for name in others]
             _, ended = found.setdefault(json.dumps(values, default=str), (values, {}))
             ended[str(point.parameters[over]), point.seed] = numbers_of(read)
-    known = dict.fromkeys(name for _, ended in found.values() for each in ended.values()
-                          for name in each if name not in names)
+    known = dict.fromkeys(
+        name
+        for _, ended in found.values()
+        for each in ended.values()
+        for name in each
+        if name not in names
+    )
     wanted = list(known) if what is None else [what] if isinstance(what, str) else list(what)
     for name in wanted:
         if name not in known:
-            raise UsageError(f"differences: no number {in_quotes(name)}"
-                             f"{did_you_mean(name, known)}")
-    rows = [dict(zip(others, values, strict=True)) | row
-            for values, ended in found.values() for name in wanted
-            if (row := _difference(name, ended, str(a), str(b), confidence)) is not None]
+            raise UsageError(f"differences: no number {in_quotes(name)}{did_you_mean(name, known)}")
+    rows = [
+        dict(zip(others, values, strict=True)) | row
+        for values, ended in found.values()
+        for name in wanted
+        if (row := _difference(name, ended, str(a), str(b), confidence)) is not None
+    ]
     if not rows:
-        raise UsageError("differences: no number has a value at two seeds or more of both; run the "
-                         "sweep with seeds=5")
+        raise UsageError(
+            "differences: no number has a value at two seeds or more of both; run the "
+            "sweep with seeds=5"
+        )
     return Table((*others, *COLUMNS), rows)
 
 
-def _difference(name: str, ended: Mapping[tuple[str, int], Any], a: str, b: str,
-                confidence: float) -> dict[str, Any] | None:
+def _difference(
+    name: str, ended: Mapping[tuple[str, int], Any], a: str, b: str, confidence: float
+) -> dict[str, Any] | None:
     """A row; None where fewer than two seeds have the number at both."""
     pairs, unit = [], None
     for seed in sorted({seed for _, seed in ended}):
@@ -66,5 +81,10 @@ def _difference(name: str, ended: Mapping[tuple[str, int], Any], a: str, b: str,
     of = interval([later - first for first, later in pairs], confidence)
     half = of.half or 0.0
     means = (statistics.fmean(each) for each in zip(*pairs, strict=True))
-    return dict(zip(COLUMNS, (name, *means, of.mean, of.mean - half, of.mean + half, unit,
-                              len(pairs)), strict=True))
+    return dict(
+        zip(
+            COLUMNS,
+            (name, *means, of.mean, of.mean - half, of.mean + half, unit, len(pairs)),
+            strict=True,
+        )
+    )

@@ -26,13 +26,15 @@ NOTHING = "plot: no point of the sweep has ended with a number"
 TELLING = ("slowdown_p99", "busbw", "iteration_s", "jct_s")
 
 
-def sweep_figure(made: Swept, what: str | None, over: str | None, ci: float | None = None
-                 ) -> Any:
+def sweep_figure(made: Swept, what: str | None, over: str | None, ci: float | None = None) -> Any:
     """See Sweep.plot."""
     from loomnet.results.drawing import new_picture
 
-    ended = [(point, read) for point in made.points
-             if (read := made.results.read(point)) and read["report"]]
+    ended = [
+        (point, read)
+        for point in made.points
+        if (read := made.results.read(point)) and read["report"]
+    ]
     found = [(point, numbers_of(read)) for point, read in ended]
     known = list(dict.fromkeys(name for _, numbers in found for name in numbers))
     if not known:
@@ -49,8 +51,9 @@ def sweep_figure(made: Swept, what: str | None, over: str | None, ci: float | No
     names = varied(made.points)
     over = _longest(made, names) if over is None else over
     if over != "seed" and over not in names:
-        raise UsageError(f"plot: over={in_quotes(over)} was not varied"
-                         f"{did_you_mean(over, [*names, 'seed'])}")
+        raise UsageError(
+            f"plot: over={in_quotes(over)} was not varied{did_you_mean(over, [*names, 'seed'])}"
+        )
     others = [name for name in names if name != over]
     lines: dict[str, dict[str, tuple[Any, list[float]]]] = {}
     unit = None
@@ -64,14 +67,23 @@ def sweep_figure(made: Swept, what: str | None, over: str | None, ci: float | No
         lines.setdefault(line, {}).setdefault(_said(at), (at, []))[1].append(float(value))
     if not lines:
         raise UsageError(f"plot: {what} is null at every point")
-    values = list(dict.fromkeys(_said(point.seed if over == "seed" else point.parameters[over])
-                                for point in made.points))
+    values = list(
+        dict.fromkeys(
+            _said(point.seed if over == "seed" else point.parameters[over]) for point in made.points
+        )
+    )
     figure, (axes,) = new_picture(height=2.6)
     _draw(axes, lines, values, what, unit, over, ci)
     seeds = len({point.seed for point in made.points})
-    spread = "" if seeds < 2 or over == "seed" else (
-        f"; median of {seeds} seeds, bars from the least to the greatest" if ci is None else
-        f"; mean of {seeds} seeds, bars: its {100 * ci:g} % confidence interval")
+    spread = (
+        ""
+        if seeds < 2 or over == "seed"
+        else (
+            f"; median of {seeds} seeds, bars from the least to the greatest"
+            if ci is None
+            else f"; mean of {seeds} seeds, bars: its {100 * ci:g} % confidence interval"
+        )
+    )
     axes.set_title(f"{what} over {over}{spread}", fontsize=10, loc="left")
     return figure
 
@@ -79,18 +91,26 @@ def sweep_figure(made: Swept, what: str | None, over: str | None, ci: float | No
 def _first(ended: Sequence[tuple[Point, Any]], found: Sequence[tuple[Point, Numbers]]) -> str:
     """The first number that the scenario checks or records; where it does neither, the one that
     says most of its job."""
-    known = list(dict.fromkeys(name for _, numbers in found for name, (value, _) in numbers.items()
-                               if value is not None))
+    known = list(
+        dict.fromkeys(
+            name
+            for _, numbers in found
+            for name, (value, _) in numbers.items()
+            if value is not None
+        )
+    )
     known = known or list(found[0][1])
     if any(read["report"]["checks"] or read["recorded"] for _, read in ended):
         return known[0]
-    return next((name for last in TELLING for name in known if name.rpartition(".")[2] == last),
-                known[0])
+    return next(
+        (name for last in TELLING for name in known if name.rpartition(".")[2] == last), known[0]
+    )
 
 
 def _longest(made: Swept, names: Sequence[str]) -> str:
     """The parameter with most values, of several one with an order; the seed where only that
     differs."""
+
     def count(name: str) -> tuple[int, bool]:
         given = [point.parameters[name] for point in made.points]
         return len({_said(at) for at in given}), _amounts(given) is not None
@@ -105,8 +125,11 @@ def _amounts(given: Sequence[Any]) -> list[float] | None:
         return [float(at) for at in given]
     for kind in (Time, Size, Rate):
         try:
-            return [float(kind(at).count) for at in given if isinstance(at, str)] if all(
-                isinstance(at, str) for at in given) else None
+            return (
+                [float(kind(at).count) for at in given if isinstance(at, str)]
+                if all(isinstance(at, str) for at in given)
+                else None
+            )
         except UnitError:
             continue
     return None
@@ -116,10 +139,18 @@ def _said(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _draw(axes: Any, lines: dict[str, dict[str, tuple[Any, list[float]]]], values: Sequence[str],
-          what: str, unit: str | None, over: str, ci: float | None) -> None:
-    bars = {id(numbers): _bar(numbers, ci) for line in lines.values()
-            for _, numbers in line.values()}
+def _draw(
+    axes: Any,
+    lines: dict[str, dict[str, tuple[Any, list[float]]]],
+    values: Sequence[str],
+    what: str,
+    unit: str | None,
+    over: str,
+    ci: float | None,
+) -> None:
+    bars = {
+        id(numbers): _bar(numbers, ci) for line in lines.values() for _, numbers in line.values()
+    }
     every = [number for low, _, high in bars.values() for number in (low, high)]
     scale = Scale.of(max(map(abs, every)), unit or "")
     given = [at for line in lines.values() for at, _ in line.values()]
@@ -128,8 +159,9 @@ def _draw(axes: Any, lines: dict[str, dict[str, tuple[Any, list[float]]]], value
     shown = list(lines.items())[:MOST_LINES]
     for number, (name, line) in enumerate(shown):
         places, middles, below, above = [], [], [], []
-        for text in sorted((value for value in values if value in line),
-                           key=lambda text: place.get(text, 0.0)):
+        for text in sorted(
+            (value for value in values if value in line), key=lambda text: place.get(text, 0.0)
+        ):
             _, numbers = line[text]
             aside = SHIFT * (number - (len(shown) - 1) / 2)
             low, middle, high = bars[id(numbers)]
@@ -139,16 +171,26 @@ def _draw(axes: Any, lines: dict[str, dict[str, tuple[Any, list[float]]]], value
             above.append((high - middle) / scale.factor)
         # Between names nothing lies, so no line leads from one to the next.
         look = style(number) if place else style(number) | {"linestyle": "none"}
-        axes.errorbar(places, middles, yerr=[below, above], capsize=3, linewidth=1.1,
-                      markersize=5 if place else 7, label=name or None, **look)
+        axes.errorbar(
+            places,
+            middles,
+            yerr=[below, above],
+            capsize=3,
+            linewidth=1.1,
+            markersize=5 if place else 7,
+            label=name or None,
+            **look,
+        )
     least, most = (min(place.values()), max(place.values())) if place else (0.0, 0.0)
     texts = any(isinstance(at, str) for at in given)
     if least > 0 and most >= (LOG_TEXT if texts else LOG_ABOVE) * least:
         axes.set_xscale("log")
     if place and len(place) <= 12:
         ordered = sorted(place, key=place.__getitem__)
-        axes.set_xticks([place[text] for text in ordered],
-                        ordered if texts else [f"{place[text]:g}" for text in ordered])
+        axes.set_xticks(
+            [place[text] for text in ordered],
+            ordered if texts else [f"{place[text]:g}" for text in ordered],
+        )
         axes.minorticks_off()
     elif not place:
         axes.set_xticks(range(len(values)), values)

@@ -62,11 +62,13 @@ def seeds_of(seeds: int | Iterable[int]) -> list[int]:
         seeds = range(max(seeds, 0))
     found = list(itertools.islice(seeds, MOST_POINTS + 1)) if isinstance(seeds, Iterable) else []
     if len(found) > MOST_POINTS:
-        raise UsageError(f"sweep: seeds={quoted(seeds)} are more than the {MOST_POINTS:,} points "
-                         "of one sweep")
+        raise UsageError(
+            f"sweep: seeds={quoted(seeds)} are more than the {MOST_POINTS:,} points of one sweep"
+        )
     if not found or any(type(s) is not int or not 0 <= s < 2**64 for s in found):
-        raise UsageError(f"sweep: seeds={quoted(seeds)} must be a number, 1 or more, or a list of "
-                         "seeds")
+        raise UsageError(
+            f"sweep: seeds={quoted(seeds)} must be a number, 1 or more, or a list of seeds"
+        )
     if len(set(found)) < len(found):
         raise UsageError("sweep: a seed is given twice")
     return found
@@ -86,8 +88,10 @@ def points_of(
     }
     count = math.prod(map(len, axes.values())) * len(seeds)
     if count > MOST_POINTS:
-        raise UsageError(f"sweep: {count:,} combinations are more than the {MOST_POINTS:,} points "
-                         "of one sweep; make several")
+        raise UsageError(
+            f"sweep: {count:,} combinations are more than the {MOST_POINTS:,} points "
+            "of one sweep; make several"
+        )
     points: list[Point] = []
     seen: dict[str, Point] = {}
     for values in itertools.product(*axes.values()):
@@ -123,8 +127,10 @@ def write_atomically(path: Path, data: bytes) -> None:
                     beside.unlink()
                 raise
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; free or change that folder, or "
-                         "name another one") from None
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}; free or change that folder, or "
+            "name another one"
+        ) from None
 
 
 class Results:
@@ -171,13 +177,17 @@ class Results:
 
     def remarks(self) -> list[str]:
         """Why results that are there were not taken, a line each."""
-        lines = [f"{path} is damaged and taken as missing: {why}"
-                 for path, why in list(self.damaged.items())[:MOST_REMARKS]]
+        lines = [
+            f"{path} is damaged and taken as missing: {why}"
+            for path, why in list(self.damaged.items())[:MOST_REMARKS]
+        ]
         if (more := len(self.damaged) - MOST_REMARKS) > 0:
             lines.append(f"{how_many(more, 'more file')} of points damaged and taken as missing")
-        lines += [f"{name} is not as it was when {how_many(len(points), 'point')} ran; "
-                  f"{'that one is' if len(points) == 1 else 'these are'} taken as missing"
-                  for name, points in list(self.changed.items())[:MOST_REMARKS]]
+        lines += [
+            f"{name} is not as it was when {how_many(len(points), 'point')} ran; "
+            f"{'that one is' if len(points) == 1 else 'these are'} taken as missing"
+            for name, points in list(self.changed.items())[:MOST_REMARKS]
+        ]
         return lines
 
     def keep(self, point: Point, outcome: Mapping[str, Any]) -> None:
@@ -252,13 +262,21 @@ def frame(points: Sequence[Point], results: Results) -> Any:
         metrics = [] if report is None else report["metrics"]
         values = {
             name: None if r["value"] is None else float(r["value"])
-            for name, r in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)}
+            for name, r in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)
+        }
         figures |= dict.fromkeys(values)
         ok = None if report is None else _held(report)
-        rows.append({
-            "point": point.index, **point.parameters, "seed": point.seed,
-            "status": known["status"], "ok": ok, "error": known["error"], "": values,
-        })
+        rows.append(
+            {
+                "point": point.index,
+                **point.parameters,
+                "seed": point.seed,
+                "status": known["status"],
+                "ok": ok,
+                "error": known["error"],
+                "": values,
+            }
+        )
     names = list(points[0].parameters) if points else []
     taken = {"point", "seed", "status", "ok", "error", *names}
     numbers = [row["point"] for row in rows]
@@ -285,10 +303,13 @@ def _parameter_column(values: list[Any]) -> Any:
     """Numbers and truth values as such; quantities and everything else as text."""
     polars = import_polars()
     kinds = {type(value) for value in values if value is not None}
-    if kinds == {int} and any(v is not None and not -2**63 <= v < 2**63 for v in values):
+    if kinds == {int} and any(v is not None and not -(2**63) <= v < 2**63 for v in values):
         kinds = set()  # beyond what the table's whole numbers hold
-    for allowed, dtype in (({bool}, polars.Boolean), ({int}, polars.Int64),
-                           ({int, float}, polars.Float64)):
+    for allowed, dtype in (
+        ({bool}, polars.Boolean),
+        ({int}, polars.Int64),
+        ({int, float}, polars.Float64),
+    ):
         if kinds and kinds <= allowed:
             return polars.Series(values, dtype=dtype)
     text = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]

@@ -27,8 +27,11 @@ class Interval:
 def check_confidence(where: str, given: Any) -> float:
     """A confidence, 0.95 for 95 %. Raises UsageError for any other value."""
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < 1:
-        hint = f"; {given} % is {given / 100:g}" if isinstance(given, (int, float)) \
-            and 1 < given < 100 else ""
+        hint = (
+            f"; {given} % is {given / 100:g}"
+            if isinstance(given, (int, float)) and 1 < given < 100
+            else ""
+        )
         raise UsageError(f"{where}={quoted(given)} must be a share between 0 and 1{hint}")
     return float(given)
 

@@ -69,8 +69,9 @@ def summary(made: Swept, ci: float | None = None) -> list[str]:
     return lines
 
 
-def summary_table(made: Swept, *, width: int | None = None, most: int | None = None,
-                  ci: float | None = None) -> Summary | None:
+def summary_table(
+    made: Swept, *, width: int | None = None, most: int | None = None, ci: float | None = None
+) -> Summary | None:
     """As wide as so many characters, and with so many numbers, at the most. None where no point has
     ended."""
     results, ok = made.results, dict(made.frame.select("point", "ok").rows())
@@ -88,12 +89,19 @@ def summary_table(made: Swept, *, width: int | None = None, most: int | None = N
     for each in numbers:
         for name, text in each.items():
             given.setdefault(name, []).append(text)
-    names = [name for name, texts in given.items()
-             if name not in (*names_varied, "ok") and (len(texts) == 1 or len(set(texts)) > 1)]
-    rows = [{**{name: group[0].parameters[name] for name in names_varied},
-             "ok": f"{sum(bool(ok[point.index]) for point in group)} of {len(group)}",
-             **{name: each.get(name, "–") for name in names}}
-            for group, each in zip(shown, numbers, strict=True)]
+    names = [
+        name
+        for name, texts in given.items()
+        if name not in (*names_varied, "ok") and (len(texts) == 1 or len(set(texts)) > 1)
+    ]
+    rows = [
+        {
+            **{name: group[0].parameters[name] for name in names_varied},
+            "ok": f"{sum(bool(ok[point.index]) for point in group)} of {len(group)}",
+            **{name: each.get(name, "–") for name in names},
+        }
+        for group, each in zip(shown, numbers, strict=True)
+    ]
     columns = [*names_varied, "ok"]
     fit = 0
     for name in names[:most]:
@@ -127,8 +135,9 @@ def _medians(ended: Iterable[Mapping[str, Any] | None], ci: float | None) -> dic
                 half = "" if not found.half else f" ± {number_text(found.half, unit)}"
                 made[name] = f"{number_text(found.mean, unit)}{half}"
                 continue
-            middle, least, most = (number_text(of(values), unit)
-                                   for of in (statistics.median, min, max))
+            middle, least, most = (
+                number_text(of(values), unit) for of in (statistics.median, min, max)
+            )
             made[name] = middle if least == most else f"{middle} ({least}–{most})"
     return made
 
@@ -153,8 +162,10 @@ def numbers_of(known: Mapping[str, Any]) -> Numbers:
 def metrics_of(report: Mapping[str, Any]) -> Numbers:
     """Of a report's metrics, in its order."""
     rows = report["metrics"]
-    return {name: (row["value"], row["unit"])
-            for name, row in zip(numbered(map(dotted_name_of, rows)), rows, strict=True)}
+    return {
+        name: (row["value"], row["unit"])
+        for name, row in zip(numbered(map(dotted_name_of, rows)), rows, strict=True)
+    }
 
 
 def _width(table: Table) -> int:

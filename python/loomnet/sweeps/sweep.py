@@ -59,8 +59,15 @@ class Sweep:
     was not; `remarks`: why results that were there were not taken, a line each.
     """
 
-    def __init__(self, points: list[Point], results: Results, *, kept: int = 0,
-                 interrupted: bool = False, gone: str | None = None) -> None:
+    def __init__(
+        self,
+        points: list[Point],
+        results: Results,
+        *,
+        kept: int = 0,
+        interrupted: bool = False,
+        gone: str | None = None,
+    ) -> None:
         self.directory, self.points, self.results = results.directory, points, results
         self.interrupted, self.kept, self.gone = interrupted, kept, gone
         self.path = results.directory / TABLE
@@ -97,8 +104,10 @@ class Sweep:
         return EXIT_OK if good and not self.failed else EXIT_CHECK_FAILED
 
     def __repr__(self) -> str:
-        return (f"Sweep({len(self)} points, {len(self.failed)} failed, {self.missing} missing: "
-                f"{self.path})")
+        return (
+            f"Sweep({len(self)} points, {len(self.failed)} failed, {self.missing} missing: "
+            f"{self.path})"
+        )
 
     def table(self, *, ci: float | None = None) -> Table:
         """A row for each combination of values, with medians over its seeds, in brackets the least
@@ -113,8 +122,15 @@ class Sweep:
             raise UsageError("table: no point of the sweep has ended")
         return found.table
 
-    def differences(self, over: str, a: Any, b: Any, what: str | Sequence[str] | None = None, *,
-                    ci: float = 0.95) -> Table:
+    def differences(
+        self,
+        over: str,
+        a: Any,
+        b: Any,
+        what: str | Sequence[str] | None = None,
+        *,
+        ci: float = 0.95,
+    ) -> Table:
         """What the parameter `over` makes of each number: b less a, seed by seed, so that what a
         seed does to both is taken out. A row for each number and each combination of the other
         parameters: the two means, the mean difference and its confidence interval, low to high, by
@@ -137,8 +153,9 @@ class Sweep:
             raise UsageError(f"{where}: ci= needs two seeds or more, as seeds=5 gives")
         return ci
 
-    def plot(self, what: str | None = None, *, over: str | None = None, ci: float | None = None
-             ) -> Any:
+    def plot(
+        self, what: str | None = None, *, over: str | None = None, ci: float | None = None
+    ) -> Any:
         """A picture, a matplotlib Figure: `what`, a number of the frame or a check by its name, by
         default the first that the scenario checks or records, else the one that says most of its
         job, over the parameter `over`, by default the one with most values, or "seed". A line for
@@ -222,7 +239,8 @@ def sweep(
         results.tidy()
         known = {p.index: results.read(p) for p in points}
         todo = [
-            p for p in points
+            p
+            for p in points
             if (known[p.index] is None and not retry_failed)
             or ((found := known[p.index]) and found["status"] == FAILED and retry_failed)
         ]
@@ -243,8 +261,16 @@ def sweep(
                         # Here one point per process is under way, so that one which takes its
                         # process down takes no other with it; a cluster sees all, to grow by them.
                         at_once = processes if scheduler is None else len(todo)
-                        _run_all(distributed, client, scenario, todo, results, max_wall_s, counts,
-                                 at_once)
+                        _run_all(
+                            distributed,
+                            client,
+                            scenario,
+                            todo,
+                            results,
+                            max_wall_s,
+                            counts,
+                            at_once,
+                        )
                 except KeyboardInterrupt:
                     interrupted = True
                 except SchedulerGone:
@@ -253,8 +279,11 @@ def sweep(
         made.remarks = list(dict.fromkeys([*before, *made.remarks]))
         _write_table(made)
     if interrupted and in_notebook():  # the cell goes on with its next line
-        print(f"sweep {scenario.name}: interrupted; {len(made.frame)} of {len(points)} points are "
-              "kept, and the same call goes on from there", file=sys.stderr)
+        print(
+            f"sweep {scenario.name}: interrupted; {len(made.frame)} of {len(points)} points are "
+            "kept, and the same call goes on from there",
+            file=sys.stderr,
+        )
     return made
 
 
@@ -267,9 +296,16 @@ class _Counts:
         self._told(self.ended, self.all, self.failed)
 
 
-def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point],
-             results: Results, max_wall_s: float | None, counts: _Counts,
-             at_once: int) -> None:
+def _run_all(
+    distributed: Any,
+    client: Any,
+    scenario: Scenario,
+    todo: list[Point],
+    results: Results,
+    max_wall_s: float | None,
+    counts: _Counts,
+    at_once: int,
+) -> None:
     """Every point as a task of its own; results are kept in the order in which they come."""
     parcel, own_build = parcel_of(scenario), build()
     # A name of its own per attempt: a scheduler remembers results, and failures, by name.
@@ -277,8 +313,15 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
     futures: dict[Any, Point] = {}
 
     def submit(point: Point) -> Any:
-        future = client.submit(run_point, parcel, dict(point.parameters), point.seed, max_wall_s,
-                               key=f"loomnet-{point.key}-{attempt}", pure=False)
+        future = client.submit(
+            run_point,
+            parcel,
+            dict(point.parameters),
+            point.seed,
+            max_wall_s,
+            key=f"loomnet-{point.key}-{attempt}",
+            pure=False,
+        )
         futures[future] = point
         return future
 
@@ -287,11 +330,15 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
         error = future.exception()
         if error is not None and type(error).__name__ in _LOST:
             raise SchedulerGone
-        outcome = _NOTHING | {"error": _one_line(error)} if error is not None else {
-            **future.result()}
+        outcome = (
+            _NOTHING | {"error": _one_line(error)} if error is not None else {**future.result()}
+        )
         if (theirs := outcome.pop("build", own_build)) != own_build:
-            outcome |= {"report": None, "error": f"its worker has build {theirs} of Loomnet, "
-                        f"and this process {own_build}; install the same and restart it"}
+            outcome |= {
+                "report": None,
+                "error": f"its worker has build {theirs} of Loomnet, "
+                f"and this process {own_build}; install the same and restart it",
+            }
         results.keep(futures[future], outcome)
         return bool(outcome["error"])
 
@@ -319,8 +366,15 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
 
 
 # What a client raises, or says of a task, when its scheduler has gone: classes of distributed's.
-_LOST = frozenset({"FutureCancelledError", "CancelledError", "CommClosedError",
-                   "ClosedClientError", "StreamClosedError"})
+_LOST = frozenset(
+    {
+        "FutureCancelledError",
+        "CancelledError",
+        "CommClosedError",
+        "ClosedClientError",
+        "StreamClosedError",
+    }
+)
 _NOTHING: dict[str, Any] = {"report": None, "wall_s": None, "inputs": {}, "recorded": []}
 
 
@@ -339,13 +393,17 @@ def _table(axes: Any) -> Mapping[str, Any]:
 
 
 def _as_list(name: str, given: Any) -> list[Any]:
-    values = [given] if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) \
+    values = (
+        [given]
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable)
         else list(itertools.islice(given, MOST_POINTS + 1))
+    )
     if not values:
         raise UsageError(f"sweep: {name} has no value")
     if len(values) > MOST_POINTS:
-        raise UsageError(f"sweep: {name} has more values than the {MOST_POINTS:,} points of one "
-                         "sweep")
+        raise UsageError(
+            f"sweep: {name} has more values than the {MOST_POINTS:,} points of one sweep"
+        )
     return values
 
 

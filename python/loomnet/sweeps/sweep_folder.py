@@ -32,8 +32,9 @@ class SweepIndex:
         if before is None:
             for name in (INDEX, TABLE, POINTS):
                 if os.path.lexists(folder / name):
-                    raise UsageError(f"sweep: {folder}/{name} is no sweep's; give another folder "
-                                     "with --out")
+                    raise UsageError(
+                        f"sweep: {folder}/{name} is no sweep's; give another folder with --out"
+                    )
         self._content: dict[str, Any] = before or {}
 
     @property
@@ -47,18 +48,27 @@ class SweepIndex:
         self._content["scratch"] = scratch
         write_atomically(self.folder / INDEX, (json.dumps(self._content, indent=1) + "\n").encode())
 
-    def write(self, scenario: Scenario, axes: Mapping[str, list[Any]], seeds: list[int],
-              points: list[Point]) -> None:
+    def write(
+        self,
+        scenario: Scenario,
+        axes: Mapping[str, list[Any]],
+        seeds: list[int],
+        points: list[Point],
+    ) -> None:
         scratch = self.scratch
         self._content = {
             "sweep_version": SWEEP_VERSION,
             "scenario": scenario.name,
             "file": str(scenario.file) if scenario.file else None,
-            "axes": {name: [v if isinstance(v, (int, float, str)) else str(v) for v in values]
-                     for name, values in axes.items()},
+            "axes": {
+                name: [v if isinstance(v, (int, float, str)) else str(v) for v in values]
+                for name, values in axes.items()
+            },
             "seeds": seeds,
-            "points": {point.key: {"parameters": dict(point.parameters), "seed": point.seed}
-                       for point in points},
+            "points": {
+                point.key: {"parameters": dict(point.parameters), "seed": point.seed}
+                for point in points
+            },
         }
         self.note(scratch)
 

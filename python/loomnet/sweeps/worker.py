@@ -32,12 +32,21 @@ def run_point(
         try:
             scenario = _loaded(parcel)
             with contextlib.redirect_stdout(io.StringIO()):
-                made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=home, _reads=reads,
-                                    directory=Path(folder) / "run", **parameters)
+                made = scenario.run(
+                    seed=seed,
+                    max_wall_s=max_wall_s,
+                    base=home,
+                    _reads=reads,
+                    directory=Path(folder) / "run",
+                    **parameters,
+                )
             report = made.to_dict()
             recorded = [number for number, row in enumerate(made.rows) if row.recorded]
-            reasons = [run.reason for run in made.fidelity
-                       if run.reason and run.reason.startswith("--max-wall")]
+            reasons = [
+                run.reason
+                for run in made.fidelity
+                if run.reason and run.reason.startswith("--max-wall")
+            ]
             if made.interrupted:
                 error = "interrupted"
             elif made.behind or reasons:
@@ -46,8 +55,9 @@ def run_point(
             error = str(problem)
         except Exception as problem:
             where = traceback.extract_tb(problem.__traceback__)[-1]
-            error = (f"{type(problem).__name__}: {problem} "
-                     f"({Path(where.filename).name}:{where.lineno})")
+            error = (
+                f"{type(problem).__name__}: {problem} ({Path(where.filename).name}:{where.lineno})"
+            )
         if scenario is not None:
             inputs = scenario.inputs(reads, Path(folder))
     return {

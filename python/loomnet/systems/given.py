@@ -26,22 +26,29 @@ class PartEngine(RunEngine, Protocol):
     def node(self, number: int) -> Any:
         """The network's number of a host or switch."""
         ...
+
     def carrier(self, job: Job) -> Transport | None:
         """The engine's transport that carries a job; None where its hosts' kernels do."""
         ...
+
     def next_flow(self) -> int:
         """A number that no queue pair of the run has for its flow."""
         ...
-    def connect(self, asked: JobRequest, source: int, local: int, destination: int, remote: int
-                ) -> None:
+
+    def connect(
+        self, asked: JobRequest, source: int, local: int, destination: int, remote: int
+    ) -> None:
         """Connects a queue pair of a job both ways, when the job starts."""
         ...
+
     def connect_local(self, asked: JobRequest, host: int) -> tuple[Any, Any]:
         """Connects a queue pair between two ranks of a host; its ends."""
         ...
+
     def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
         """Connects a queue pair with the next free number from `least` on, which it returns."""
         ...
+
     def path_row(self, paths: PlanePaths, spare: float = 1.0) -> tuple[Any, ...]:
         """A path template as the network takes it."""
         ...
@@ -62,9 +69,11 @@ class Watch(Protocol):
     def due_ps(self) -> int:
         """When it looks next."""
         ...
+
     def take(self, at_ps: int, playing: Collection[int]) -> None:
         """One look; `playing`: numbers of the jobs that have begun and not ended."""
         ...
+
     def found(self) -> Mapping[str, Any]:
         """What it has seen, by the names of RunData's fields."""
         ...
@@ -80,13 +89,16 @@ class RankWork(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Variables of the ranks' processes."""
         ...
+
     def connect(self, bridges: Sequence[Any]) -> None:
         """Connects the queue pairs of ranks, in the engine."""
         ...
+
     def found(self, origin_ps: int, iterations: Sequence[tuple[int, int]]) -> Mapping[str, Any]:
         """What it has seen, by the names of RunData's fields. `origin_ps`: of the job, on the
         engine's clock; `iterations`: their begin and end since then."""
         ...
+
     def notes(self) -> Notes:
         """What the report says of it."""
         ...

@@ -60,12 +60,16 @@ class Mrc(Transport):
         return LinkDefaults(
             largest_frame=largest_frame(options.get("mtu"), HEADER_BYTES) + step,
             trim_dscps=self.trim_dscps,
-            trim_bytes=TRIM_BYTES + step)  # else the PSN behind the step header would be cut off
+            trim_bytes=TRIM_BYTES + step,
+        )  # else the PSN behind the step header would be cut off
 
     def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
-        return Frames(payload=size_option(options, "mtu", plan.payload_bytes),
-                      header=HEADER_BYTES + self.step_header_bytes(options), ack=SACK_FRAME_BYTES,
-                      immediate=4)
+        return Frames(
+            payload=size_option(options, "mtu", plan.payload_bytes),
+            header=HEADER_BYTES + self.step_header_bytes(options),
+            ack=SACK_FRAME_BYTES,
+            immediate=4,
+        )
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         if plan.base_rtt_ps > MOST_RTT_PS:
@@ -73,22 +77,36 @@ class Mrc(Transport):
                 "transport mrc: the fabric's longest round trip, "
                 f"{Time.of(plan.base_rtt_ps)}, is above {Time.of(MOST_RTT_PS)}, half "
                 "of what its 16-bit time stamps count; shorten the links' delays, or raise "
-                "their rates")
+                "their rates"
+            )
         return {
             "software_time": plan.base_rtt_ps >= SOFTWARE_RTT_PS,
-            "net_rtt_ps": plan.base_rtt_ps, "port_rate_bps": sum(rates) // len(rates),
-            "mtu": plan.payload_bytes, "min_window": MIN_WINDOW, **options}
+            "net_rtt_ps": plan.base_rtt_ps,
+            "port_rate_bps": sum(rates) // len(rates),
+            "mtu": plan.payload_bytes,
+            "min_window": MIN_WINDOW,
+            **options,
+        }
 
     def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
         least = math.ceil(sum(rates) * plan.base_rtt_ps / 8e12 / (MPR_PSNS * plan.payload_bytes))
         given = options.get("mpr")
-        units = given if isinstance(given, int) and given else \
-            min(max(2 * least, LEAST_MPR), MOST_MPR)
-        remedy = (f'leave mpr out, or write mrc={{"mpr": {least}}} or more' if least <= MOST_MPR
-                  else f"{MOST_MPR} is the most that MRC's header holds; shorten the round trip, "
-                  "or make packets larger")
-        return Window(f'mrc={{"mpr": {units}}}', units * MPR_PSNS * plan.payload_bytes,
-                      "queue pair", sum(rates), remedy)
+        units = (
+            given if isinstance(given, int) and given else min(max(2 * least, LEAST_MPR), MOST_MPR)
+        )
+        remedy = (
+            f'leave mpr out, or write mrc={{"mpr": {least}}} or more'
+            if least <= MOST_MPR
+            else f"{MOST_MPR} is the most that MRC's header holds; shorten the round trip, "
+            "or make packets larger"
+        )
+        return Window(
+            f'mrc={{"mpr": {units}}}',
+            units * MPR_PSNS * plan.payload_bytes,
+            "queue pair",
+            sum(rates),
+            remedy,
+        )
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         chosen = options.get("cc", PUBLISHED_CONTROL)
@@ -107,7 +125,8 @@ class Mrc(Transport):
             name = "PSN window (mpr)"
             notes[f"{LIMITED_BY}{name}" if bound > OFTEN * sent else name] = (
                 f"held a packet back {bound} times that the congestion window let go; "
-                'mrc={"mpr": …} sets it, in 128 packets')
+                'mrc={"mpr": …} sets it, in 128 packets'
+            )
         return notes
 
 
@@ -119,16 +138,18 @@ def _short_paths(plan: Plan, options: Options) -> str | None:
         return None
     hosts = plan.hosts.numbers  # those that are there
     rates = plan.port_rates(plan.hosts[hosts[0]])
-    switches = max((len(each.usids) - 1 for each in plan.paths(hosts[0], hosts[-1])
-                    if each.uplinks), default=0)
+    switches = max(
+        (len(each.usids) - 1 for each in plan.paths(hosts[0], hosts[-1]) if each.uplinks), default=0
+    )
     if switches < 1 or len(hosts) < 2:
         return None
     packet, product = plan.frame_bytes, sum(rates) * plan.base_rtt_ps / 8e12
     # An acknowledgement meets a packet under way on each link; meanwhile all ports send.
     waits = (switches + 1) * len(rates) * packet
     window = max(1.5 * product, product + 2 * packet + waits)
-    busy = min((product + waits) * 4 / 3, product + waits + size_option(
-        options, "sack_bytes", SACK_BYTES))
+    busy = min(
+        (product + waits) * 4 / 3, product + waits + size_option(options, "sack_bytes", SACK_BYTES)
+    )
     if window >= SHORT * busy:
         return None
     return (
@@ -137,7 +158,8 @@ def _short_paths(plan: Plan, options: Options) -> str | None:
         "never less than fill an idle path); where acknowledgements wait behind data of the way "
         f"back, as in a ring, {busy / packet:.3g} keep its port busy; "
         f'mrc={{"cc": "held", "held_window": {math.ceil(busy)}}} lets so many go, whatever '
-        "queues there are")
+        "queues there are"
+    )
 
 
 def _off_published(plan: Plan, options: Options) -> list[str]:
@@ -149,8 +171,14 @@ def _off_published(plan: Plan, options: Options) -> list[str]:
         found.append(f"control_share {listed} (published: {CONTROL_SHARE_MOST:g})")
     if any(half["trim_bytes"] and half["trim_victim"] == "coin" for half in halves):
         found.append('trim_victim "coin" (published: "arriving")')
-    longer = sorted({round(half["control_limit_bytes"] / half["data_limit_bytes"], 2)
-                     for half in halves if half["trim_bytes"] and half["data_limit_bytes"]} - {2})
+    longer = sorted(
+        {
+            round(half["control_limit_bytes"] / half["data_limit_bytes"], 2)
+            for half in halves
+            if half["trim_bytes"] and half["data_limit_bytes"]
+        }
+        - {2}
+    )
     if longer:
         listed = ", ".join(f"{times:g}" for times in longer)
         found.append(f"control_limit {listed} times data_limit (published: 2)")

@@ -22,8 +22,21 @@ from loomnet.systems.system import JobOption, Program, RunPart
 from loomnet.systems.transport import Notes, Transport
 
 __all__ = [
-    "carriers_of", "carrying", "check", "forget", "job_options", "notes_of", "option_tables",
-    "parts_of", "program", "reducers", "renamed", "transport", "transports", "with_servers"]
+    "carriers_of",
+    "carrying",
+    "check",
+    "forget",
+    "job_options",
+    "notes_of",
+    "option_tables",
+    "parts_of",
+    "program",
+    "reducers",
+    "renamed",
+    "transport",
+    "transports",
+    "with_servers",
+]
 
 _PLAIN = Program()
 
@@ -45,8 +58,10 @@ def _rows(kind: str) -> tuple[Any, ...]:
     if kind == "RUN_PARTS" and RING in names:
         twice.add(RING)
     if twice:
-        raise ImportError(f"loomnet.systems: {kind}: {', '.join(sorted(twice))}: another system or "
-                          "every job has it")
+        raise ImportError(
+            f"loomnet.systems: {kind}: {', '.join(sorted(twice))}: another system or "
+            "every job has it"
+        )
     return tuple(found)
 
 
@@ -55,8 +70,9 @@ def _module(name: str) -> Any:
         with importing():
             return importlib.import_module(f"loomnet.systems.{name}")
     except Exception as error:  # whatever a system's own code raises
-        raise ImportError(f"loomnet.systems.{name} cannot be imported: {type(error).__name__}: "
-                          f"{error}") from error
+        raise ImportError(
+            f"loomnet.systems.{name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def forget() -> None:
@@ -84,8 +100,9 @@ def reducers() -> Mapping[str, type[RunPart]]:
     return {each.allreduce: each for each in _rows("RUN_PARTS") if each.allreduce is not None}
 
 
-def parts_of(plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
-             ) -> tuple[RunPart, ...]:
+def parts_of(
+    plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+) -> tuple[RunPart, ...]:
     """The parts that systems have in a run. Raises UsageError."""
     found = (each.of(plan, requests, options) for each in _rows("RUN_PARTS"))
     return tuple(each for each in found if each is not None)
@@ -97,8 +114,10 @@ def notes_of(parts: Iterable[RunPart]) -> Notes:
     for part in parts:
         for name, value in part.notes().items():
             if value is not None and not isinstance(value, (str, int, float)):
-                raise UsageError(f"{type(part).__name__}.notes: {in_quotes(name)} is a "
-                                 f"{type(value).__name__}, no number, text or None")
+                raise UsageError(
+                    f"{type(part).__name__}.notes: {in_quotes(name)} is a "
+                    f"{type(value).__name__}, no number, text or None"
+                )
             found[name] = value
     return found
 
@@ -117,8 +136,11 @@ def carriers_of(jobs: Iterable[Job]) -> list[Transport]:
     """The transports that jobs ask for, each once: their own, and those of their all-reduces."""
     jobs = list(jobs)
     names = [job.transport for job in jobs]
-    names += [by.transport for name, by in reducers().items()
-              if by.transport is not None and any(job.allreduce == name for job in jobs)]
+    names += [
+        by.transport
+        for name, by in reducers().items()
+        if by.transport is not None and any(job.allreduce == name for job in jobs)
+    ]
     return [transport(name) for name in dict.fromkeys(names)]
 
 
@@ -138,10 +160,13 @@ def renamed(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         former = transports()[table].former_options
         for name in [name for name in given if name in former]:
             if former[name] in given:
-                raise UsageError(f"run: {table}: {name} and {former[name]} are one option; give "
-                                 f"{former[name]}")
-            said.append(f'{table}={{"{name}": …}} is {table}={{"{former[name]}": …}}; the old name '
-                        "is taken for one version more")
+                raise UsageError(
+                    f"run: {table}: {name} and {former[name]} are one option; give {former[name]}"
+                )
+            said.append(
+                f'{table}={{"{name}": …}} is {table}={{"{former[name]}": …}}; the old name '
+                "is taken for one version more"
+            )
         found[table] = {former.get(name, name): value for name, value in given.items()}
     return found, said
 
@@ -151,20 +176,27 @@ def check(job: Job, clock: str) -> None:
     or the transport does not carry such a job there, or the job itself says so."""
     known = transports()
     if job.transport not in known:
-        raise UsageError(f"{type(job).__name__}.transport: {in_quotes(job.transport)} is not a "
-                         f"transport{did_you_mean(job.transport, known)}")
+        raise UsageError(
+            f"{type(job).__name__}.transport: {in_quotes(job.transport)} is not a "
+            f"transport{did_you_mean(job.transport, known)}"
+        )
     if (model := known[job.transport].model) not in known:
-        raise UsageError(f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
-                         f'"{model}", which is not registered{did_you_mean(model, known)}')
+        raise UsageError(
+            f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
+            f'"{model}", which is not registered{did_you_mean(model, known)}'
+        )
     if clock == "live" and job.allreduce != RING and known[job.transport].stock_gloo:
-        raise UsageError(f'{type(job).__name__}: allreduce="{job.allreduce}": live, '
-                         f'"{job.transport}" is stock Gloo, whose sums no switch makes; give '
-                         'transport="mrc" or "roce"')
+        raise UsageError(
+            f'{type(job).__name__}: allreduce="{job.allreduce}": live, '
+            f'"{job.transport}" is stock Gloo, whose sums no switch makes; give '
+            'transport="mrc" or "roce"'
+        )
     if isinstance(job, RingCollective) and job.queue_pair == "per-step":
         able = [name for name, each in known.items() if each.renews]
         if job.transport not in able:
             raise UsageError(
                 f'{type(job).__name__}.queue_pair: over "{job.transport}" a queue pair does not '
-                f"begin anew with each ring step; give transport={' or '.join(map(quoted, able))}")
+                f"begin anew with each ring step; give transport={' or '.join(map(quoted, able))}"
+            )
     known[job.transport].check(job, clock)
     job.check_clock(clock)

@@ -46,15 +46,20 @@ class Roce(Transport):
             raise UsageError(f"run: roce: dcqcn={quoted(options['dcqcn'])} must be True or False")
         preset = options.get("preset", "")
         if not isinstance(preset, str) or (preset and preset not in presets()):
-            raise UsageError(f"run: roce: no preset {quoted(preset)}; there are "
-                             f"{', '.join(presets())}")
+            raise UsageError(
+                f"run: roce: no preset {quoted(preset)}; there are {', '.join(presets())}"
+            )
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         # The RoCE of the published comparisons runs over PFC.
         full = with_preset(options)
         shares = full.get("cc") == "dctcp_like"
-        return LinkDefaults(pfc=switches_pause, dcqcn=_by_notifications(full), trims=False,
-                            mark_bytes=MARKED_SHARE_BYTES if shares else 0)
+        return LinkDefaults(
+            pfc=switches_pause,
+            dcqcn=_by_notifications(full),
+            trims=False,
+            mark_bytes=MARKED_SHARE_BYTES if shares else 0,
+        )
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         chosen: dict[str, Any] = {"payload_mtu": plan.payload_bytes, **with_preset(options)}
@@ -76,9 +81,16 @@ class Roce(Transport):
     def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
         # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4; RETH 16, ImmDt 4 and AETH 4.
         header = 78 + self.step_header_bytes(options)
-        return Frames(payload=size_option(options, "payload_mtu", plan.payload_bytes),
-                      header=header, ack=82, first=16, immediate=4, align=4, part=STRIPE_BYTES,
-                      ways="parts")
+        return Frames(
+            payload=size_option(options, "payload_mtu", plan.payload_bytes),
+            header=header,
+            ack=82,
+            first=16,
+            immediate=4,
+            align=4,
+            part=STRIPE_BYTES,
+            ways="parts",
+        )
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers(self.payload_bytes(options, plan), options.get("initial_psn", 0))
@@ -93,14 +105,20 @@ class Roce(Transport):
         limit = options.get("in_flight_limit")
         if not isinstance(limit, int) or not limit:
             return None
-        return Window(f'roce={{"in_flight_limit": {limit}}}', limit, "queue pair", max(rates),
-                      "leave it out, or raise it")
+        return Window(
+            f'roce={{"in_flight_limit": {limit}}}',
+            limit,
+            "queue pair",
+            max(rates),
+            "leave it out, or raise it",
+        )
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}
         if not plan.pfc and plan.counts[1] > 0:
             notes["pfc"] = (
-                f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default")
+                f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default"
+            )
         full = with_preset(options)
         notes["dcqcn"] = "on" if _dcqcn(full) else "off"
         if full.get("cc") and not _dcqcn(full):
@@ -115,7 +133,8 @@ class Roce(Transport):
         rates = [plan.links[port].forward.rate_bps for port in plan.hosts[0].ports]
         stated = host_parameters(self.engine_options(options, plan, rates))
         notes: Notes = {
-            "roce hosts": ", ".join(f"{name} {value}" for name, value in stated.items())}
+            "roce hosts": ", ".join(f"{name} {value}" for name, value in stated.items())
+        }
         if reason := why_idle(ControlActivity.of(engine.totals()), stated):
             notes["roce congestion control"] = reason
         return notes

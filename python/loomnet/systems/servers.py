@@ -24,8 +24,10 @@ class _OfServers(JobOption):
             return
         self.check_value(job, value)
         if job.allreduce not in (takers := have_servers()):
-            raise UsageError(f"{self.name}= goes with "
-                             f"{' or '.join(f'allreduce={quoted(each)}' for each in takers)}")
+            raise UsageError(
+                f"{self.name}= goes with "
+                f"{' or '.join(f'allreduce={quoted(each)}' for each in takers)}"
+            )
 
     def check_value(self, job: Job, value: Any) -> None:
         raise NotImplementedError
@@ -34,8 +36,9 @@ class _OfServers(JobOption):
 class _Server(_OfServers):
     def check_value(self, job: Job, value: Any) -> None:
         if not isinstance(value, str):
-            raise UsageError(f"server={quoted(value)} is not the name of a host; servers= takes "
-                             "several")
+            raise UsageError(
+                f"server={quoted(value)} is not the name of a host; servers= takes several"
+            )
         if job.option(SERVERS.name) is not None:
             raise UsageError("server= and servers= say the same; give one of them")
 
@@ -45,8 +48,11 @@ class _Servers(_OfServers):
         if isinstance(value, int) and not isinstance(value, bool):
             if not 1 <= value <= MOST_SERVERS:
                 raise UsageError(f"servers={value} must be 1 to {MOST_SERVERS}")
-        elif (isinstance(value, str) or not isinstance(value, (list, tuple))
-                or not all(isinstance(each, str) for each in value)):
+        elif (
+            isinstance(value, str)
+            or not isinstance(value, (list, tuple))
+            or not all(isinstance(each, str) for each in value)
+        ):
             raise UsageError(f"servers={quoted(value)} is neither a number nor a list of hosts")
         elif not 1 <= len(value) <= MOST_SERVERS:
             raise UsageError(f"servers={quoted(value)} must be 1 to {MOST_SERVERS} hosts")
@@ -54,12 +60,18 @@ class _Servers(_OfServers):
             raise UsageError(f"servers={quoted(value)} has a host twice")
 
 
-SERVER = _Server("server", "the host of a job's parameter server, which finishes the sums that "
-                           "switches do not; None: the hosts of role server in turn, or without "
-                           "one the host of rank 0")
-SERVERS = _Servers("servers", "several parameter servers, which take a job's keys in turn: hosts, "
-                              "or how many; a number takes hosts of role server, or without one "
-                              "those of the first ranks")
+SERVER = _Server(
+    "server",
+    "the host of a job's parameter server, which finishes the sums that "
+    "switches do not; None: the hosts of role server in turn, or without "
+    "one the host of rank 0",
+)
+SERVERS = _Servers(
+    "servers",
+    "several parameter servers, which take a job's keys in turn: hosts, "
+    "or how many; a number takes hosts of role server, or without one "
+    "those of the first ranks",
+)
 JOB_OPTIONS = (SERVER, SERVERS)
 
 
@@ -84,18 +96,23 @@ def with_servers(fabric: Any, asked: Iterable[JobRequest]) -> tuple[JobRequest, 
         elif (given := job.option(SERVERS.name)) is not None:
             names, wanted = (None, given) if isinstance(given, int) else (given, len(given))
         if names is not None:
-            found.append(replace(each, servers=tuple(
-                _number(fabric, f"{kind}.{field}", name) for name in names)))
+            found.append(
+                replace(
+                    each, servers=tuple(_number(fabric, f"{kind}.{field}", name) for name in names)
+                )
+            )
             continue
         free = unnamed if wanted <= len(unnamed) else own
         hosts = free or list(dict.fromkeys(each.placement))
         if wanted > len(hosts):
             whose = "hosts of role server" if own else "hosts with a rank"
-            raise UsageError(f"{kind}.servers={wanted}: there are {len(hosts)} {whose}; add some, "
-                             "or name hosts")
+            raise UsageError(
+                f"{kind}.servers={wanted}: there are {len(hosts)} {whose}; add some, or name hosts"
+            )
         first = turn if free else 0
-        found.append(replace(each, servers=tuple(
-            hosts[(first + i) % len(hosts)] for i in range(wanted))))
+        found.append(
+            replace(each, servers=tuple(hosts[(first + i) % len(hosts)] for i in range(wanted)))
+        )
         turn += wanted
     return tuple(found)
 

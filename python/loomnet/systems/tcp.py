@@ -44,11 +44,15 @@ class Tcp(Transport):
             return
         field = f"{type(job).__name__}.transport"
         if isinstance(job, TorchJob):
-            raise UsageError(f'{field}: "tcp" is a model, of the virtual clock; live, kernel TCP '
-                             'under PyTorch is transport="gloo"')
+            raise UsageError(
+                f'{field}: "tcp" is a model, of the virtual clock; live, kernel TCP '
+                'under PyTorch is transport="gloo"'
+            )
         if not job.over_sockets:
-            raise UsageError(f'{field}: live, "tcp" is the kernel\'s sockets and carries flows '
-                             'alone; use TorchJob(transport="gloo"), or mrc or roce')
+            raise UsageError(
+                f'{field}: live, "tcp" is the kernel\'s sockets and carries flows '
+                'alone; use TorchJob(transport="gloo"), or mrc or roce'
+            )
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), ETHERNET_BYTES))
@@ -66,8 +70,13 @@ class Tcp(Transport):
         """One connection, which takes one path. What a live kernel puts before a message is the
         sockets' own affair."""
         header = ETHERNET_BYTES + IP_TCP_BYTES
-        return Frames(payload=max(self.packet_bytes(options, plan) - header, 1), header=header,
-                      ack=header, stream=0 if live else MESSAGE_HEADER_BYTES, ways="one")
+        return Frames(
+            payload=max(self.packet_bytes(options, plan) - header, 1),
+            header=header,
+            ack=header,
+            stream=0 if live else MESSAGE_HEADER_BYTES,
+            ways="one",
+        )
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers()
@@ -78,9 +87,15 @@ class Tcp(Transport):
         if not all(isinstance(size, int) for size in sizes.values()):
             return None
         name = min(sizes, key=lambda each: sizes[each])
-        return Window(f'tcp={{"{name}": {sizes[name]}}}', sizes[name], "connection", max(rates),
-                      f"raise {name}" if name in options else
-                      f"that is Linux's default; a larger {name} lifts it")
+        return Window(
+            f'tcp={{"{name}": {sizes[name]}}}',
+            sizes[name],
+            "connection",
+            max(rates),
+            f"raise {name}"
+            if name in options
+            else f"that is Linux's default; a larger {name} lifts it",
+        )
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         return {self.name: f"model: TCP, {options.get('cc', 'cubic')}"}
@@ -96,10 +111,15 @@ class Gloo(Tcp):
     def check(self, job: Job, clock: str) -> None:
         if clock != "live" or isinstance(job, TorchJob):
             return
-        fix = ('flows over kernel TCP are transport="tcp"' if job.over_sockets
-               else "use TorchJob, or mrc or roce")
-        raise UsageError(f'{type(job).__name__}.transport: live, "gloo" is stock Gloo and carries '
-                         f"PyTorch jobs; {fix}")
+        fix = (
+            'flows over kernel TCP are transport="tcp"'
+            if job.over_sockets
+            else "use TorchJob, or mrc or roce"
+        )
+        raise UsageError(
+            f'{type(job).__name__}.transport: live, "gloo" is stock Gloo and carries '
+            f"PyTorch jobs; {fix}"
+        )
 
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         return plan.frame_bytes

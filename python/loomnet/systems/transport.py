@@ -126,16 +126,19 @@ class Transport:
         """Raises UsageError for a value of another type, before an engine is made."""
         chosen = options.get(self.control_option or "", "")
         if not isinstance(chosen, str):
-            raise UsageError(f"run: {self.name}: {self.control_option}={quoted(chosen)} is not a "
-                             "name")
+            raise UsageError(
+                f"run: {self.name}: {self.control_option}={quoted(chosen)} is not a name"
+            )
 
     def check_live(self, options: Options) -> None:
         """Raises UsageError for what only the virtual clock has."""
         chosen = options.get(self.control_option or "")
         if control_facts(chosen).get("virtual_only"):
-            raise UsageError(f"run: {self.name}: {self.control_option}={in_quotes(chosen)} is a "
-                             "congestion control in Python, which runs on the virtual clock; leave "
-                             "it out, or run on the virtual clock")
+            raise UsageError(
+                f"run: {self.name}: {self.control_option}={in_quotes(chosen)} is a "
+                "congestion control in Python, which runs on the virtual clock; leave "
+                "it out, or run on the virtual clock"
+            )
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         """How switches queue its packets where links do not say. `switches_pause`: whether the
@@ -174,8 +177,9 @@ class Transport:
     def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
         """How it cuts messages into packets, from which follow a flow's ideal time and what a run
         without packets puts on links. Here the least of any: IPv6, UDP and BTH, or IPv6 and TCP."""
-        return Frames(payload=max(plan.frame_bytes - LEAST_HEADER, 1), header=LEAST_HEADER,
-                      ack=LEAST_HEADER)
+        return Frames(
+            payload=max(plan.frame_bytes - LEAST_HEADER, 1), header=LEAST_HEADER, ack=LEAST_HEADER
+        )
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         """Bytes of a full packet's payload."""

@@ -32,8 +32,14 @@ class LoomnetGroup(StartingGroup):
     """A group of ranks over the emulated network; see StartingGroup for its arguments."""
 
     # --- reductions ----------------------------------------------------------------------------
-    def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None,
-                  timeout: timedelta | None = None, *, op: Any = None) -> dist.Work:
+    def allreduce(
+        self,
+        tensors: Tensors | torch.Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        op: Any = None,
+    ) -> dist.Work:
         tensors, opts = listed(tensors), reducing(opts, timeout, op)
         if len(tensors) == 1 and tensors[0].layout is not torch.strided:
             return self._allreduce_sparse(tensors, opts)
@@ -61,8 +67,15 @@ class LoomnetGroup(StartingGroup):
 
         return self._start("all_reduce", tensors, build, tensors, opts)
 
-    def reduce(self, tensors: Tensors | torch.Tensor, opts: Any = None, op: Any = None,
-               timeout: timedelta | None = None, *, root: int | None = None) -> dist.Work:
+    def reduce(
+        self,
+        tensors: Tensors | torch.Tensor,
+        opts: Any = None,
+        op: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> dist.Work:
         tensors, opts = listed(tensors), rooted(opts, timeout, root, op)
         reduce, root = _reduce_op(opts), self._root(opts)
 
@@ -75,9 +88,15 @@ class LoomnetGroup(StartingGroup):
 
         return self._start("reduce", tensors, build, tensors, opts)
 
-    def reduce_scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
-                       opts: Any = None, timeout: timedelta | None = None, *,
-                       op: Any = None) -> dist.Work:
+    def reduce_scatter(
+        self,
+        outputs: Tensors | torch.Tensor,
+        inputs: list[Tensors] | Tensors,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        op: Any = None,
+    ) -> dist.Work:
         outs, rows = rows_of(outputs, inputs)
         opts = reducing(opts, timeout, op)
         reduce = _reduce_op(opts)
@@ -87,14 +106,21 @@ class LoomnetGroup(StartingGroup):
             for out, parts in zip(outs, rows, strict=True):
                 self._check_parts(parts, "reduce_scatter")
                 n, slot = out.numel(), call.address(parts[self._rank])
-                call.add("reduce_scatter", same_type([out, *parts]), n,
-                         [call.read(t) for t in parts], single(call.write(out, slot), n),
-                         input_counts=[t.numel() for t in parts], reduce=reduce)
+                call.add(
+                    "reduce_scatter",
+                    same_type([out, *parts]),
+                    n,
+                    [call.read(t) for t in parts],
+                    single(call.write(out, slot), n),
+                    input_counts=[t.numel() for t in parts],
+                    reduce=reduce,
+                )
 
         return self._start("reduce_scatter", rows[0] if rows else [], build, outs, opts)
 
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors,
-                                        opts: Any = None) -> dist.Work:
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> dist.Work:
         reduce = _reduce_op(opts)
 
         def build(call: Call) -> None:
@@ -103,18 +129,31 @@ class LoomnetGroup(StartingGroup):
                 self._check_whole(whole, out, "reduce_scatter")
                 n = out.numel()
                 slot = call.address(whole) + self._rank * out.nbytes
-                call.add("reduce_scatter", same_type([out, whole]), n, single(call.read(whole), n),
-                         single(call.write(out, slot), n), reduce=reduce)
+                call.add(
+                    "reduce_scatter",
+                    same_type([out, whole]),
+                    n,
+                    single(call.read(whole), n),
+                    single(call.write(out, slot), n),
+                    reduce=reduce,
+                )
 
         return self._start("reduce_scatter", inputs, build, outputs, opts)
 
-    def reduce_scatter_single(self, output: torch.Tensor, whole: torch.Tensor,
-                              opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(
+        self, output: torch.Tensor, whole: torch.Tensor, opts: Any = None
+    ) -> dist.Work:
         return self.reduce_scatter_single_coalesced([output], [whole], opts)
 
     # --- moving --------------------------------------------------------------------------------
-    def broadcast(self, tensors: Tensors | torch.Tensor, opts: Any = None,
-                  timeout: timedelta | None = None, *, root: int | None = None) -> dist.Work:
+    def broadcast(
+        self,
+        tensors: Tensors | torch.Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> dist.Work:
         tensors, opts = listed(tensors), rooted(opts, timeout, root)
         root = self._root(opts)
 
@@ -128,8 +167,13 @@ class LoomnetGroup(StartingGroup):
 
         return self._start("broadcast", tensors, build, tensors, opts)
 
-    def allgather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
-                  opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def allgather(
+        self,
+        outputs: list[Tensors] | Tensors,
+        inputs: Tensors | torch.Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> dist.Work:
         owns, rows = rows_of(inputs, outputs)
         opts = timed(opts, timeout)
 
@@ -138,40 +182,59 @@ class LoomnetGroup(StartingGroup):
             for parts, own in zip(rows, owns, strict=True):
                 self._check_parts(parts, "all_gather")
                 n, slot = own.numel(), call.address(parts[self._rank])
-                call.add("all_gather", same_type([own, *parts]), n,
-                         single(call.read(own, slot), n), [call.write(t) for t in parts],
-                         output_counts=[t.numel() for t in parts])
+                call.add(
+                    "all_gather",
+                    same_type([own, *parts]),
+                    n,
+                    single(call.read(own, slot), n),
+                    [call.write(t) for t in parts],
+                    output_counts=[t.numel() for t in parts],
+                )
 
         return self._start("all_gather", owns, build, rows, opts)
 
-    def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors,
-                            opts: Any = None) -> dist.Work:
+    def allgather_coalesced(
+        self, outputs: list[Tensors], inputs: Tensors, opts: Any = None
+    ) -> dist.Work:
         # outputs[rank][i]: turned so that each input has its row of outputs.
         self._check_parts(outputs, "all_gather_coalesced")
         for row in outputs:
             self._check_lists(row, inputs, "all_gather_coalesced")
         return self.allgather([list(row) for row in zip(*outputs, strict=True)], inputs, opts)
 
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors,
-                                    opts: Any = None) -> dist.Work:
+    def all_gather_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> dist.Work:
         def build(call: Call) -> None:
             self._check_lists(outputs, inputs, "all_gather")
             for whole, own in zip(outputs, inputs, strict=True):
                 self._check_whole(whole, own, "all_gather")
                 n = own.numel()
                 slot = call.address(whole) + self._rank * own.nbytes
-                call.add("all_gather", same_type([own, whole]), n, single(call.read(own, slot), n),
-                         single(call.write(whole), n))
+                call.add(
+                    "all_gather",
+                    same_type([own, whole]),
+                    n,
+                    single(call.read(own, slot), n),
+                    single(call.write(whole), n),
+                )
 
         return self._start("all_gather", inputs, build, outputs, opts)
 
-    def all_gather_single(self, output: torch.Tensor, own: torch.Tensor,
-                          opts: Any = None) -> dist.Work:
+    def all_gather_single(
+        self, output: torch.Tensor, own: torch.Tensor, opts: Any = None
+    ) -> dist.Work:
         return self.all_gather_single_coalesced([output], [own], opts)
 
-    def gather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
-               opts: Any = None, timeout: timedelta | None = None, *,
-               root: int | None = None) -> dist.Work:
+    def gather(
+        self,
+        outputs: list[Tensors] | Tensors,
+        inputs: Tensors | torch.Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> dist.Work:
         owns, rows = rows_of(inputs, outputs) if outputs else (listed(inputs), [])
         opts = rooted(opts, timeout, root)
         root, own = self._root(opts), _only(owns, "gather")
@@ -184,15 +247,27 @@ class LoomnetGroup(StartingGroup):
             parts = _only(rows, "gather")
             self._check_parts(parts, "gather")
             slot = call.address(parts[root])
-            call.add("gather", same_type([own, *parts]), n, single(call.read(own, slot), n),
-                     [call.write(t) for t in parts],
-                     output_counts=[t.numel() for t in parts], root=root)
+            call.add(
+                "gather",
+                same_type([own, *parts]),
+                n,
+                single(call.read(own, slot), n),
+                [call.write(t) for t in parts],
+                output_counts=[t.numel() for t in parts],
+                root=root,
+            )
 
         return self._start("gather", owns, build, rows, opts)
 
-    def scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
-                opts: Any = None, timeout: timedelta | None = None, *,
-                root: int | None = None) -> dist.Work:
+    def scatter(
+        self,
+        outputs: Tensors | torch.Tensor,
+        inputs: list[Tensors] | Tensors,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> dist.Work:
         outs, rows = rows_of(outputs, inputs) if inputs else (listed(outputs), [])
         opts = rooted(opts, timeout, root)
         root, own = self._root(opts), _only(outs, "scatter")
@@ -205,9 +280,15 @@ class LoomnetGroup(StartingGroup):
             parts = _only(rows, "scatter")
             self._check_parts(parts, "scatter")
             slot = call.address(parts[root])
-            call.add("scatter", same_type([own, *parts]), n, [call.read(t) for t in parts],
-                     single(call.write(own, slot), n),
-                     input_counts=[t.numel() for t in parts], root=root)
+            call.add(
+                "scatter",
+                same_type([own, *parts]),
+                n,
+                [call.read(t) for t in parts],
+                single(call.write(own, slot), n),
+                input_counts=[t.numel() for t in parts],
+                root=root,
+            )
 
         return self._start("scatter", rows[0] if rows else [], build, outs, opts)
 
@@ -215,36 +296,63 @@ class LoomnetGroup(StartingGroup):
         def build(call: Call) -> None:
             self._check_parts(outputs, "all_to_all")
             self._check_parts(inputs, "all_to_all")
-            call.add("all_to_all", same_type([*outputs, *inputs]), 0,
-                     [call.read(t) for t in inputs], [call.write(t) for t in outputs],
-                     input_counts=[t.numel() for t in inputs],
-                     output_counts=[t.numel() for t in outputs])
+            call.add(
+                "all_to_all",
+                same_type([*outputs, *inputs]),
+                0,
+                [call.read(t) for t in inputs],
+                [call.write(t) for t in outputs],
+                input_counts=[t.numel() for t in inputs],
+                output_counts=[t.numel() for t in outputs],
+            )
 
         return self._start("all_to_all", inputs, build, outputs, opts)
 
-    def all_to_all_single(self, output: torch.Tensor, whole: torch.Tensor,
-                          output_splits: Sequence[int] = (), input_splits: Sequence[int] = (),
-                          opts: Any = None, *, timeout: timedelta | None = None) -> dist.Work:
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        whole: torch.Tensor,
+        output_splits: Sequence[int] = (),
+        input_splits: Sequence[int] = (),
+        opts: Any = None,
+        *,
+        timeout: timedelta | None = None,
+    ) -> dist.Work:
         def build(call: Call) -> None:
-            call.add("all_to_all", same_type([output, whole]), 0,
-                     single(call.read(whole), whole.numel()),
-                     single(call.write(output), output.numel()),
-                     input_counts=self._splits(whole, input_splits, "input"),
-                     output_counts=self._splits(output, output_splits, "output"))
+            call.add(
+                "all_to_all",
+                same_type([output, whole]),
+                0,
+                single(call.read(whole), whole.numel()),
+                single(call.write(output), output.numel()),
+                input_counts=self._splits(whole, input_splits, "input"),
+                output_counts=self._splits(output, output_splits, "output"),
+            )
 
         return self._start("all_to_all", [whole], build, [output], timed(opts, timeout))
 
     def barrier(self, opts: Any = None, *, timeout: timedelta | None = None) -> dist.Work:
-        return self._start("barrier", (), lambda call: call.add("barrier", torch.uint8, 0), [],
-                           timed(opts, timeout))
+        return self._start(
+            "barrier",
+            (),
+            lambda call: call.add("barrier", torch.uint8, 0),
+            [],
+            timed(opts, timeout),
+        )
 
     # --- point to point ------------------------------------------------------------------------
     def send(self, tensors: Tensors, dstRank: int, tag: int = 0) -> dist.Work:
         t = _only(tensors, "send")
 
         def build(call: Call) -> None:
-            call.add("send", t.dtype, t.numel(), single(call.read(t), t.numel()),
-                     peer=self._peer(dstRank), tag=_tag(tag))
+            call.add(
+                "send",
+                t.dtype,
+                t.numel(),
+                single(call.read(t), t.numel()),
+                peer=self._peer(dstRank),
+                tag=_tag(tag),
+            )
 
         return self._start("send", tensors, build, tensors)
 
@@ -258,27 +366,46 @@ class LoomnetGroup(StartingGroup):
         t = _only(tensors, "recv")
 
         def build(call: Call) -> None:
-            call.add("recv", t.dtype, t.numel(), [], single(call.write(t), t.numel()),
-                     peer=peer, tag=_tag(tag))
+            call.add(
+                "recv",
+                t.dtype,
+                t.numel(),
+                [],
+                single(call.write(t), t.numel()),
+                peer=peer,
+                tag=_tag(tag),
+            )
 
         return self._start(title, tensors, build, tensors)
 
     # --- life ----------------------------------------------------------------------------------
-    def monitored_barrier(self, timeout: timedelta | None = None,
-                          wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         """See :func:`loomnet.torch.monitored.monitored_barrier`; no timeout is the group's own."""
         limit = self._timeout if timeout is None else timeout
         monitored.monitored_barrier(self, limit, wait_all_ranks)
 
-    def split_group(self, ranks: list[int], timeout: timedelta | None = None, opts: Any = None,
-                    group_name: str | None = None, group_desc: str | None = None,
-                    device_types: Any = None) -> LoomnetGroup | None:
+    def split_group(
+        self,
+        ranks: list[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> LoomnetGroup | None:
         """The sub-group of `ranks`, None where this rank is not in it. All ranks call it."""
         name = group_name or f"{self._name}:split:{self._started}:{'-'.join(map(str, ranks))}"
         if self._rank not in ranks:
             return None
-        group = LoomnetGroup(dist.PrefixStore(f"{name}/", self._store), ranks.index(self._rank),
-                             len(ranks), timeout or self._timeout, name)
+        group = LoomnetGroup(
+            dist.PrefixStore(f"{name}/", self._store),
+            ranks.index(self._rank),
+            len(ranks),
+            timeout or self._timeout,
+            name,
+        )
         group.setGroupDesc(group_desc or "")
         return group
 

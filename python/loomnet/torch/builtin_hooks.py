@@ -27,8 +27,9 @@ def _by_python(register: Any) -> Any:
         from loomnet.torch.backend import LoomnetGroup
 
         group = self.process_group
-        if (comm_hook_type != dist.BuiltinCommHookType.FP16_COMPRESS
-                or not isinstance(group, LoomnetGroup)):
+        if comm_hook_type != dist.BuiltinCommHookType.FP16_COMPRESS or not isinstance(
+            group, LoomnetGroup
+        ):
             return register(self, comm_hook_type)
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 

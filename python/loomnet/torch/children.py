@@ -17,7 +17,8 @@ REFUSED = (
     "loomnet: this process was started by a rank (mp.spawn, torchrun, Ray, os.fork …), and only "
     "the processes that the run starts have a NIC: let TorchJob(ranks=…) start the ranks, and make "
     "the group in them. TorchJob(map_backend=False) leaves gloo alone here, outside the emulated "
-    "network")
+    "network"
+)
 # PyTorch's own, of asynchronous checkpoints: it moves metadata over Gloo and no tensor.
 _CHECKPOINTS = "_async_process_executor.py"
 
@@ -42,8 +43,11 @@ def install(dist: Any) -> None:
     @functools.wraps(original)
     def init_process_group(backend: Any = None, *args: Any, **options: Any) -> None:
         names = str(backend or dist.Backend.GLOO).lower()
-        ours = ("loomnet",) if os.environ.get(env.MAP_BACKEND, "0") == "0" else (
-            "loomnet", dist.Backend.GLOO, dist.Backend.NCCL)
+        ours = (
+            ("loomnet",)
+            if os.environ.get(env.MAP_BACKEND, "0") == "0"
+            else ("loomnet", dist.Backend.GLOO, dist.Backend.NCCL)
+        )
         caller = sys._getframe(1).f_code.co_filename
         if any(name in names for name in ours) and not caller.endswith(_CHECKPOINTS):
             refuse()

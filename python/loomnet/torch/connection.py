@@ -32,13 +32,16 @@ class Connection:
         try:
             import loomnet._core as _core
         except ImportError as error:
-            raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
-                               "in a clone of Loomnet: pip install .") from None
+            raise RuntimeError(
+                f"loomnet: the compiled module is missing ({error}); "
+                "in a clone of Loomnet: pip install ."
+            ) from None
         memory, event = os.environ.get(env.RANK_FD), os.environ.get(env.EVENT_FD)
         if memory is None or event is None:
             raise RuntimeError(
                 f"loomnet: no emulated NIC here ({env.RANK_FD} is not set); start the script with "
-                "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
+                '`loomnet run` (ln.TorchJob), or ask for backend "gloo"'
+            )
         rank_notes.open_file()
         fds = [int(memory), int(event)]
         self.core = _core
@@ -109,7 +112,6 @@ class Connection:
         for thread in self._threads:
             thread.join(2.0)
         self._flying.clear()
-
 
     def _name_strays(self) -> None:
         """Into the rank's log, a line each: the run reads them there."""

@@ -21,22 +21,58 @@ import torch
 _NAME = 'CPU (TorchJob(cuda="cpu"))'
 # Asked for their number of bytes or calls, and told 0.
 _NOTHING = (
-    "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
-    "memory_cached", "max_memory_cached", "device_memory_used", "memory_usage", "utilization",
-    "temperature", "power_draw", "clock_rate", "get_sync_debug_mode",
-    "get_per_process_memory_fraction")
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "memory_cached",
+    "max_memory_cached",
+    "device_memory_used",
+    "memory_usage",
+    "utilization",
+    "temperature",
+    "power_draw",
+    "clock_rate",
+    "get_sync_debug_mode",
+    "get_per_process_memory_fraction",
+)
 # Called for what they do to a GPU, which there is not.
 _IDLE = (
-    "init", "synchronize", "empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated",
-    "reset_max_memory_cached", "reset_accumulated_memory_stats", "ipc_collect",
-    "set_per_process_memory_fraction", "set_sync_debug_mode", "_sleep",
-    "caching_allocator_enable", "check_error", "reset_peak_host_memory_stats",
-    "reset_accumulated_host_memory_stats")
-_REFUSED = ("CUDAGraph", "graph", "make_graphed_callables", "MemPool", "use_mem_pool",
-            "CUDAPluggableAllocator", "change_current_allocator", "memory_snapshot", "cudart",
-            "get_stream_from_external", "ExternalStream", "current_blas_handle",
-            "caching_allocator_alloc", "caching_allocator_delete", "current_solver_handle",
-            "graph_pool_handle", "GreenContext")
+    "init",
+    "synchronize",
+    "empty_cache",
+    "reset_peak_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_accumulated_memory_stats",
+    "ipc_collect",
+    "set_per_process_memory_fraction",
+    "set_sync_debug_mode",
+    "_sleep",
+    "caching_allocator_enable",
+    "check_error",
+    "reset_peak_host_memory_stats",
+    "reset_accumulated_host_memory_stats",
+)
+_REFUSED = (
+    "CUDAGraph",
+    "graph",
+    "make_graphed_callables",
+    "MemPool",
+    "use_mem_pool",
+    "CUDAPluggableAllocator",
+    "change_current_allocator",
+    "memory_snapshot",
+    "cudart",
+    "get_stream_from_external",
+    "ExternalStream",
+    "current_blas_handle",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "current_solver_handle",
+    "graph_pool_handle",
+    "GreenContext",
+)
 
 
 class _Here(threading.local):
@@ -58,15 +94,50 @@ def install() -> None:
     for name in _REFUSED:
         setattr(cuda, name, refusing(f"torch.cuda.{name}", getattr(cuda, name, None)))
     for function in (
-            is_available, is_initialized, device_count, current_device, set_device, device,
-            device_of, get_device_name, get_device_capability, get_device_properties, get_arch_list,
-            can_device_access_peer, is_bf16_supported, is_tf32_supported, mem_get_info,
-            memory_stats, memory_stats_as_nested_dict, memory_summary, host_memory_stats,
-            host_memory_stats_as_nested_dict, list_gpu_processes, get_allocator_backend,
-            get_gencode_flags, is_current_stream_capturing, caching_allocator_disabled,
-            Stream, StreamContext, Event, stream, set_stream, current_stream, default_stream,
-            get_rng_state, set_rng_state, get_rng_state_all, set_rng_state_all, manual_seed,
-            manual_seed_all, seed, seed_all, initial_seed, _lazy_init, _lazy_call):
+        is_available,
+        is_initialized,
+        device_count,
+        current_device,
+        set_device,
+        device,
+        device_of,
+        get_device_name,
+        get_device_capability,
+        get_device_properties,
+        get_arch_list,
+        can_device_access_peer,
+        is_bf16_supported,
+        is_tf32_supported,
+        mem_get_info,
+        memory_stats,
+        memory_stats_as_nested_dict,
+        memory_summary,
+        host_memory_stats,
+        host_memory_stats_as_nested_dict,
+        list_gpu_processes,
+        get_allocator_backend,
+        get_gencode_flags,
+        is_current_stream_capturing,
+        caching_allocator_disabled,
+        Stream,
+        StreamContext,
+        Event,
+        stream,
+        set_stream,
+        current_stream,
+        default_stream,
+        get_rng_state,
+        set_rng_state,
+        get_rng_state_all,
+        set_rng_state_all,
+        manual_seed,
+        manual_seed_all,
+        seed,
+        seed_all,
+        initial_seed,
+        _lazy_init,
+        _lazy_call,
+    ):
         setattr(cuda, function.__name__, function)
     cuda.streams.Stream, cuda.streams.Event = Stream, Event
     for module in (cuda.memory, cuda.random, cuda.graphs):  # `from torch.cuda.memory import …`
@@ -77,8 +148,18 @@ def install() -> None:
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, lambda *args, **options: None)
     cuda.nvtx.range = lambda *args, **options: contextlib.nullcontext()
-    for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte",
-                 "Bool"):  # tensors' types of old
+    for name in (
+        "Float",
+        "Double",
+        "Half",
+        "BFloat16",
+        "Long",
+        "Int",
+        "Short",
+        "Char",
+        "Byte",
+        "Bool",
+    ):  # tensors' types of old
         setattr(cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
 
 
@@ -103,8 +184,10 @@ def refusing(name: str, original: Any = None) -> Any:
 
 def _lazy_init() -> None:
     """What PyTorch's own code calls before it uses the device."""
-    raise RuntimeError('loomnet: this call reaches CUDA inside PyTorch, where TorchJob(cuda="cpu") '
-                       "cannot put the CPU in its place; give it a tensor or device of the CPU")
+    raise RuntimeError(
+        'loomnet: this call reaches CUDA inside PyTorch, where TorchJob(cuda="cpu") '
+        "cannot put the CPU in its place; give it a tensor or device of the CPU"
+    )
 
 
 def _lazy_call(callable: Any, **options: Any) -> None:
@@ -137,7 +220,8 @@ def _index(device: Any) -> int:
     if not 0 <= int(device) < device_count():
         raise RuntimeError(
             f"CUDA error: invalid device ordinal {device}: this host has {device_count()}, one for "
-            "each of its ranks; use LOCAL_RANK")
+            "each of its ranks; use LOCAL_RANK"
+        )
     return int(device)
 
 
@@ -173,9 +257,17 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 
 def get_device_properties(device: Any = None) -> types.SimpleNamespace:
-    return types.SimpleNamespace(name=_NAME, major=0, minor=0, total_memory=mem_get_info()[1],
-                                 multi_processor_count=os.cpu_count() or 1, warp_size=1,
-                                 is_integrated=True, is_multi_gpu_board=False, gcnArchName="")
+    return types.SimpleNamespace(
+        name=_NAME,
+        major=0,
+        minor=0,
+        total_memory=mem_get_info()[1],
+        multi_processor_count=os.cpu_count() or 1,
+        warp_size=1,
+        is_integrated=True,
+        is_multi_gpu_board=False,
+        gcnArchName="",
+    )
 
 
 def get_arch_list() -> list[str]:
@@ -355,7 +447,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    for state in list(new_states)[current_device():][:1]:
+    for state in list(new_states)[current_device() :][:1]:
         torch.set_rng_state(state)
 
 

@@ -21,13 +21,45 @@ from loomnet.torch.private_names import PrivateNameError
 _CPU = torch.device("cpu")
 _ADVICE = 'TorchJob(cuda="cpu") runs a script that asks for cuda on the CPU'
 _FACTORIES = (
-    "empty", "empty_strided", "empty_permuted", "empty_like", "ones", "ones_like", "zeros",
-    "zeros_like", "full", "full_like", "rand", "rand_like", "randn", "randn_like", "randint",
-    "randint_like", "randperm", "normal", "arange", "range", "linspace", "logspace", "eye",
-    "tensor", "as_tensor", "asarray", "scalar_tensor", "tril_indices", "triu_indices",
+    "empty",
+    "empty_strided",
+    "empty_permuted",
+    "empty_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+    "full",
+    "full_like",
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
+    "randint",
+    "randint_like",
+    "randperm",
+    "normal",
+    "arange",
+    "range",
+    "linspace",
+    "logspace",
+    "eye",
+    "tensor",
+    "as_tensor",
+    "asarray",
+    "scalar_tensor",
+    "tril_indices",
+    "triu_indices",
     "sparse_coo_tensor",
-    "sparse_csr_tensor", "sparse_compressed_tensor", "hann_window", "hamming_window",
-    "bartlett_window", "blackman_window", "kaiser_window", "from_file")
+    "sparse_csr_tensor",
+    "sparse_compressed_tensor",
+    "hann_window",
+    "hamming_window",
+    "bartlett_window",
+    "blackman_window",
+    "kaiser_window",
+    "from_file",
+)
 _NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
 
 
@@ -43,8 +75,12 @@ def install(dist: Any) -> None:
 def _advise() -> None:
     """Errors of scripts that ask for cuda name the way out."""
     cuda: Any = torch.cuda
-    for owner, name in ((cuda, "_lazy_init"), (cuda, "set_device"), (cuda.Stream, "__new__"),
-                        (cuda.Event, "__new__")):
+    for owner, name in (
+        (cuda, "_lazy_init"),
+        (cuda, "set_device"),
+        (cuda.Stream, "__new__"),
+        (cuda.Event, "__new__"),
+    ):
         setattr(owner, name, _advising(getattr(owner, name)))
 
 
@@ -208,8 +244,9 @@ def _install_autocast() -> None:
     begin, scale = cast.__init__, scaler.__init__
 
     @functools.wraps(begin)
-    def autocast(self: Any, device_type: str, dtype: Any = None, *args: Any,
-                 **options: Any) -> None:
+    def autocast(
+        self: Any, device_type: str, dtype: Any = None, *args: Any, **options: Any
+    ) -> None:
         if _is_cuda(device_type):  # with cuda's default
             device_type, dtype = "cpu", dtype or torch.float16
         begin(self, device_type, dtype, *args, **options)
@@ -257,8 +294,14 @@ def _install_distributed(dist: Any) -> None:
     wrap: Any = DistributedDataParallel.__init__
 
     @functools.wraps(wrap)
-    def ddp(self: Any, module: Any, device_ids: Any = None, output_device: Any = None,
-            *args: Any, **options: Any) -> None:
+    def ddp(
+        self: Any,
+        module: Any,
+        device_ids: Any = None,
+        output_device: Any = None,
+        *args: Any,
+        **options: Any,
+    ) -> None:
         # DDP refuses devices for a module whose parameters are on the CPU.
         wrap(self, module, None, None, *args, **options)
 

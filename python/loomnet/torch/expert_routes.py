@@ -42,9 +42,15 @@ class Servers:
             return None
         regions = told["regions"]  # ranks of a region; 0: no circuits
         patched = regions and len(ranks) == regions and first % regions == 0
-        return cls(len(ranks) // size, size, tuple(told["optical"]), tuple(told["electrical"]),
-                   first // regions if patched else None, told["reuses"],
-                   tuple(told["rates"]) if told["rates"] else None)
+        return cls(
+            len(ranks) // size,
+            size,
+            tuple(told["optical"]),
+            tuple(told["electrical"]),
+            first // regions if patched else None,
+            told["reuses"],
+            tuple(told["rates"]) if told["rates"] else None,
+        )
 
     def server(self, rank: int) -> int:
         return rank // self.size
@@ -57,8 +63,12 @@ class Routes:
     """Of one all-to-all. `counts`: rows from each rank of the group to each; `circuits`: (server i,
     server j, optical NIC of i, of j)."""
 
-    def __init__(self, servers: Servers, counts: Sequence[Sequence[int]],
-                 circuits: Sequence[tuple[int, int, int, int]]) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        counts: Sequence[Sequence[int]],
+        circuits: Sequence[tuple[int, int, int, int]],
+    ) -> None:
         self._servers, self._counts = servers, counts
         self._nics: dict[tuple[int, int], int] = {}
         joined: dict[tuple[int, int], int] = {}
@@ -68,19 +78,28 @@ class Routes:
                 self._nics[i, j], self._nics[j, i] = nic_i, nic_j
         self._by_wires = {} if servers.rates is None else self._split(joined, *servers.rates)
 
-    def _split(self, joined: Mapping[tuple[int, int], int], light: float, wires: float
-               ) -> dict[tuple[int, int], int]:
+    def _split(
+        self, joined: Mapping[tuple[int, int], int], light: float, wires: float
+    ) -> dict[tuple[int, int], int]:
         """Of servers that circuits join: the rows from the first to the second that go by wires."""
         servers = range(self._servers.count)
         pairs = [(i, j) for i in servers for j in servers]
-        rows = {(i, j): self.rows(self._servers.ranks(i), self._servers.ranks(j)) if i != j else 0
-                for i, j in pairs}
+        rows = {
+            (i, j): self.rows(self._servers.ranks(i), self._servers.ranks(j)) if i != j else 0
+            for i, j in pairs
+        }
         # The unit does not matter: all rows have as many bytes.
         time = connection().core.weighted_seconds(
-            self._servers.count, [rows[pair] for pair in pairs],
-            [joined.get(pair, 0) for pair in pairs], light, wires)
-        found = {pair: rows[pair] - math.ceil(min(count * light * time / 8, rows[pair]))
-                 for pair, count in joined.items()}
+            self._servers.count,
+            [rows[pair] for pair in pairs],
+            [joined.get(pair, 0) for pair in pairs],
+            light,
+            wires,
+        )
+        found = {
+            pair: rows[pair] - math.ceil(min(count * light * time / 8, rows[pair]))
+            for pair, count in joined.items()
+        }
         return {pair: count for pair, count in found.items() if count}
 
     def delegate(self, server: int, peer: int) -> int:
@@ -103,8 +122,9 @@ class Routes:
         """Of two servers that a circuit joins: rows to the peer that go by electrical NICs."""
         return self._by_wires.get((server, peer), 0)
 
-    def exchange(self, output: torch.Tensor, input: torch.Tensor, me: int, ranks: Sequence[int],
-                 group: Any) -> None:
+    def exchange(
+        self, output: torch.Tensor, input: torch.Tensor, me: int, ranks: Sequence[int], group: Any
+    ) -> None:
         """Carries rows of `input` to where they belong and fills `output` with those for rank
         `me`, by source. `ranks`: of the job, by rank of the group."""
         way = _Way(self, self._servers, self._counts, me, Moves(ranks, group), input, output)
@@ -118,8 +138,16 @@ class Routes:
 class _Way:
     """The steps of one rank in an all-to-all."""
 
-    def __init__(self, routes: Routes, servers: Servers, counts: Sequence[Sequence[int]], me: int,
-                 moves: Moves, input: torch.Tensor, output: torch.Tensor) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        servers: Servers,
+        counts: Sequence[Sequence[int]],
+        me: int,
+        moves: Moves,
+        input: torch.Tensor,
+        output: torch.Tensor,
+    ) -> None:
         self.routes, self.servers, self.counts, self.me = routes, servers, counts, me
         self.moves, self.input, self.output = moves, input, output
         self.own = servers.server(me)
@@ -127,17 +155,17 @@ class _Way:
         self.peers = [peer for peer in range(servers.count) if peer != self.own]
         self.sent, self.received = _offsets(counts[me]), _offsets([row[me] for row in counts])
         self.gathered: dict[int, torch.Tensor] = {}  # by peer server: rows for it, at the delegate
-        self.handed: dict[int, torch.Tensor] = {}    # of these what goes by wires, at their rank
-        self.arrived: dict[int, torch.Tensor] = {}   # from it
+        self.handed: dict[int, torch.Tensor] = {}  # of these what goes by wires, at their rank
+        self.arrived: dict[int, torch.Tensor] = {}  # from it
 
     def _space(self, rows: int) -> torch.Tensor:
         return self.input.new_empty((rows, *self.input.shape[1:]))
 
     def _to(self, first: int, end: int) -> torch.Tensor:
-        return self.input[self.sent[first]:self.sent[end]]
+        return self.input[self.sent[first] : self.sent[end]]
 
     def _from(self, first: int, end: int) -> torch.Tensor:
-        return self.output[self.received[first]:self.received[end]]
+        return self.output[self.received[first] : self.received[end]]
 
     def gather(self) -> None:
         """Each peer server's rows come to its delegate."""
@@ -149,9 +177,13 @@ class _Way:
                 self.moves.send(rows, delegate)
                 continue
             parts[peer] = [
-                rows if rank == self.me else self.moves.receive(
-                    self._space(self.routes.rows(range(rank, rank + 1), theirs)), rank)
-                for rank in self.mine]
+                rows
+                if rank == self.me
+                else self.moves.receive(
+                    self._space(self.routes.rows(range(rank, rank + 1), theirs)), rank
+                )
+                for rank in self.mine
+            ]
         self.moves.end()
         self.gathered = {peer: torch.cat(each) for peer, each in parts.items()}
 
@@ -199,8 +231,9 @@ class _Way:
             if not (count := self.routes.by_wires(peer, self.own)):
                 continue
             if peer in self.gathered:
-                rests[peer] = self.moves.receive(self._space(count),
-                                                 self.routes.wire_delegate(self.own, peer))
+                rests[peer] = self.moves.receive(
+                    self._space(count), self.routes.wire_delegate(self.own, peer)
+                )
             elif peer in self.arrived:
                 self.moves.send(self.arrived[peer], self.routes.delegate(self.own, peer))
         self.moves.end()
@@ -215,8 +248,9 @@ class _Way:
             if delegate != self.me:
                 self.moves.receive(into, delegate)
                 continue
-            pieces = _pieces(self.arrived[peer],
-                             [[self.counts[s][d] for d in self.mine] for s in theirs])
+            pieces = _pieces(
+                self.arrived[peer], [[self.counts[s][d] for d in self.mine] for s in theirs]
+            )
             for rank, rows in zip(self.mine, pieces, strict=True):
                 if rank == self.me:
                     into.copy_(rows)

@@ -23,12 +23,30 @@ from loomnet.torch.skip import skip_in_dynamo
 
 # Everything that moves data; each method passes its arguments on unchanged.
 _METHODS = (
-    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
-    "all_gather_single", "all_gather_single_coalesced", "_allgather_base",
-    "allgather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter",
-    "reduce_scatter_single", "reduce_scatter_single_coalesced", "_reduce_scatter_base",
-    "reduce_scatter_tensor_coalesced", "alltoall", "all_to_all_single", "alltoall_base", "barrier",
-    "send", "recv", "recv_anysource",
+    "allreduce",
+    "allreduce_coalesced",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "allgather_coalesced",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "_allgather_base",
+    "allgather_into_tensor_coalesced",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced",
+    "alltoall",
+    "all_to_all_single",
+    "alltoall_base",
+    "barrier",
+    "send",
+    "recv",
+    "recv_anysource",
 )
 
 
@@ -37,16 +55,24 @@ class MeasuredGloo(NamedGroup):
     launcher sets it: by default Gloo binds to what the host name resolves to, which is no address
     of the fabric."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "", backend_name: str = "gloo") -> None:
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str = "",
+        backend_name: str = "gloo",
+    ) -> None:
         super().__init__(store, rank, size, timeout, name, backend_name)
         self._session = _connection.connection().session
         self._now = _connection.connection().core.monotonic_ns
         gloo: Any = dist.ProcessGroupGloo  # torch's stub lacks its options and what it measures
         options = gloo._Options()
         address = os.environ.get(env.HOST_ADDRESS)
-        options._devices = [gloo.create_device(hostname=address) if address
-                            else gloo.create_default_device()]
+        options._devices = [
+            gloo.create_device(hostname=address) if address else gloo.create_default_device()
+        ]
         options._timeout = timeout
         backend = gloo(store, rank, size, options)
         backend._set_sequence_number_for_group()
@@ -74,8 +100,9 @@ class MeasuredGloo(NamedGroup):
         super().set_timeout(timeout)
         self._backend._set_default_timeout(timeout)
 
-    def monitored_barrier(self, timeout: timedelta | None = None,
-                          wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         limit = self._backend.options._timeout if timeout is None else timeout
         self._backend.monitored_barrier(limit, wait_all_ranks)
 

@@ -45,16 +45,22 @@ class BucketState:
             read once the backward pass is over.
     """
 
-    def __init__(self, process_group: dist.ProcessGroup | None = None, *,
-                 loss_tolerance: float = 0.0, priority: Callable[[int], int] = _by_order) -> None:
+    def __init__(
+        self,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        loss_tolerance: float = 0.0,
+        priority: Callable[[int], int] = _by_order,
+    ) -> None:
         self.process_group = process_group
         self.loss_tolerance = loss_tolerance
         self.priority = priority
         self.deliveries: dict[int, Deliveries] = {}
 
 
-def bucket_hook(state: BucketState | dist.ProcessGroup | None,
-                bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def bucket_hook(
+    state: BucketState | dist.ProcessGroup | None, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket over the ranks, as DDP does without a hook and with the same results.
 
     Args:
@@ -68,8 +74,11 @@ def bucket_hook(state: BucketState | dist.ProcessGroup | None,
         state = BucketState(state)
     group = state.process_group if state.process_group is not None else dist.group.WORLD
     index = bucket.index()
-    with attributes(layer=min(index, MOST_LAYER), priority=state.priority(index),
-                    loss_tolerance=state.loss_tolerance) as state.deliveries[index]:
+    with attributes(
+        layer=min(index, MOST_LAYER),
+        priority=state.priority(index),
+        loss_tolerance=state.loss_tolerance,
+    ) as state.deliveries[index]:
         return _averaged(bucket, group)
 
 
@@ -91,8 +100,9 @@ class LayerState:
 _states: dict[dist.ProcessGroup | None, LayerState] = {}  # of models without one of their own
 
 
-def by_layer(state: LayerState | dist.ProcessGroup | None,
-             bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def by_layer(
+    state: LayerState | dist.ProcessGroup | None, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket over the ranks as :func:`bucket_hook` does, and states its layer: 0 is the
     front-most bucket, which the next forward pass needs first and the backward pass makes last.
 
@@ -131,8 +141,9 @@ def layer_priority(layer: int, layers: int) -> int:
     return 1 + math.floor((MOST_PRIORITY - 1) * (octaves + 16.0) / 32.0 + 0.5)
 
 
-def _averaged(bucket: dist.GradBucket, group: dist.ProcessGroup | None
-              ) -> torch.futures.Future[torch.Tensor]:
+def _averaged(
+    bucket: dist.GradBucket, group: dist.ProcessGroup | None
+) -> torch.futures.Future[torch.Tensor]:
     tensor = bucket.buffer()
     # DDP itself multiplies by the inverse: a division may differ in the last bit.
     tensor.mul_(1.0 / dist.get_world_size(group))

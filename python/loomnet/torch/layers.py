@@ -35,8 +35,10 @@ WRAPPERS = {
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
     "ActivationWrapper": "_checkpoint_wrapped_module",
 }
-_ADVICE = ("TorchJob(compute={…}) has to see the model outside of the compiled function once: "
-           "call it before, or compile without fullgraph=True")
+_ADVICE = (
+    "TorchJob(compute={…}) has to see the model outside of the compiled function once: "
+    "call it before, or compile without fullgraph=True"
+)
 
 
 class Layers:
@@ -59,7 +61,8 @@ class Layers:
             raise RuntimeError(
                 f'TorchJob.compute: no module of this script is called "{min(self._unmatched)}"; '
                 f"there are {', '.join(self._names[:12]) or 'none'}"
-                + (", …" if len(self._names) > 12 else ""))
+                + (", …" if len(self._names) > 12 else "")
+            )
         self._pass(self._rows.get(STEP, [0])[0])
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
@@ -82,8 +85,11 @@ class Layers:
         parts = name.split(".")
         for pattern, row in self._rows.items():
             wanted = pattern.split(".")
-            if (len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
-                    and pattern != STEP):
+            if (
+                len(wanted) == len(parts)
+                and all(map(fnmatchcase, parts, wanted))
+                and pattern != STEP
+            ):
                 self._unmatched.discard(pattern)
                 return tuple(row)
         return ()
@@ -106,8 +112,14 @@ def layers(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 
 def _holds(module: torch.nn.Module) -> str | None:
     """The attribute under which a wrapper holds a module; None for a layer."""
-    return next((WRAPPERS[kind.__name__] for kind in type(module).__mro__
-                 if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch.")), None)
+    return next(
+        (
+            WRAPPERS[kind.__name__]
+            for kind in type(module).__mro__
+            if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch.")
+        ),
+        None,
+    )
 
 
 def _hook(pass_time: Pass) -> Callable[..., Any]:
@@ -115,16 +127,22 @@ def _hook(pass_time: Pass) -> Callable[..., Any]:
     _define(pass_time)
 
     def forward_done(module: torch.nn.Module, args: Any, output: Any) -> Any:
-        row = getattr(module, ROW, None) if torch.compiler.is_compiling() else (
-            module.__dict__.get(ROW))
+        row = (
+            getattr(module, ROW, None)
+            if torch.compiler.is_compiling()
+            else (module.__dict__.get(ROW))
+        )
         if not row:
             return None
         if torch.compiler.is_compiling():
             return _traced(output, *row)
         forward, backward = row
         pass_time(forward)
-        behind = [leaf for leaf in tree_leaves(output)
-                  if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        behind = [
+            leaf
+            for leaf in tree_leaves(output)
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+        ]
         if backward and behind:
             register_multi_grad_hook(behind, lambda gradient: pass_time(backward), mode="any")
         return None
@@ -154,8 +172,12 @@ def _define(pass_time: Pass) -> None:
         return [each.clone() for each in tensors]
 
     operation = torch.library.custom_op(
-        "loomnet::compute", compute, mutates_args=(), tags=torch.Tag.nondeterministic_seeded,
-        schema="(Tensor[] tensors, int forward, int backward) -> Tensor[]")
+        "loomnet::compute",
+        compute,
+        mutates_args=(),
+        tags=torch.Tag.nondeterministic_seeded,
+        schema="(Tensor[] tensors, int forward, int backward) -> Tensor[]",
+    )
 
     @operation.register_fake
     def shapes(tensors: list[torch.Tensor], forward: int, backward: int) -> list[torch.Tensor]:
@@ -166,8 +188,9 @@ def _define(pass_time: Pass) -> None:
 
     def backward(ctx: Any, gradients: list[torch.Tensor | None]) -> Any:
         there = [index for index, each in enumerate(gradients) if each is not None]
-        passed = torch.ops.loomnet.compute([gradients[index] for index in there],
-                                           ctx.backward_ps, 0)
+        passed = torch.ops.loomnet.compute(
+            [gradients[index] for index in there], ctx.backward_ps, 0
+        )
         found: list[torch.Tensor | None] = [None] * len(gradients)
         for index, gradient in zip(there, passed, strict=True):
             found[index] = gradient

@@ -21,11 +21,18 @@ def reachable(host: str, port: int, world: int | None) -> str:
     network where `host` is the loopback and the ranks are not all on one host. A store whose number
     of members is not stated may be one host's own."""
     master = os.environ.get(env.MASTER)
-    if (master is None or _is_loopback(master) or not _is_loopback(host) or world is None
-            or world <= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))):
+    if (
+        master is None
+        or _is_loopback(master)
+        or not _is_loopback(host)
+        or world is None
+        or world <= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    ):
         return host
-    if (line := f"loomnet: {host}:{port} is taken for rank 0's host, {master} on the management "
-                "network: each host has a loopback of its own") not in _said:
+    if (
+        line := f"loomnet: {host}:{port} is taken for rank 0's host, {master} on the management "
+        "network: each host has a loopback of its own"
+    ) not in _said:
         _said.add(line)
         print(line, flush=True)
     return master
@@ -45,8 +52,14 @@ def install() -> None:
     original: Any = dist.TCPStore.__init__
 
     @functools.wraps(original)
-    def init(self: Any, host_name: str, port: int, world_size: int | None = None,
-             *rest: Any, **options: Any) -> None:
+    def init(
+        self: Any,
+        host_name: str,
+        port: int,
+        world_size: int | None = None,
+        *rest: Any,
+        **options: Any,
+    ) -> None:
         original(self, reachable(host_name, port, world_size), port, world_size, *rest, **options)
 
     dist.TCPStore.__init__ = init

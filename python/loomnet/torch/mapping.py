@@ -16,8 +16,13 @@ MEASURED_GLOO, MEASURED_AS_NCCL = "loomnet_gloo", "loomnet_gloo_as_nccl"
 
 def register(dist: Any) -> None:
     """Makes our names known to ``torch.distributed``; importing nothing else yet."""
-    for name, creator in ((NAME, _create), (AS_GLOO, _create_as_gloo), (AS_NCCL, _create_as_nccl),
-                          (MEASURED_GLOO, _create_gloo), (MEASURED_AS_NCCL, _create_gloo_as_nccl)):
+    for name, creator in (
+        (NAME, _create),
+        (AS_GLOO, _create_as_gloo),
+        (AS_NCCL, _create_as_nccl),
+        (MEASURED_GLOO, _create_gloo),
+        (MEASURED_AS_NCCL, _create_gloo_as_nccl),
+    ):
         # A list: the string "cpu" would be taken for the devices c, p and u.
         dist.Backend.register_backend(name, creator, extended_api=True, devices=["cpu"])
     # Since 2.15 PyTorch attaches a flight recorder to each group but those of backends in this set.
@@ -59,9 +64,11 @@ def _replace(dist: Any, names: dict[str, str | None]) -> None:
                 continue
             name = names[chosen]
             if name is None:
-                raise RuntimeError(f'loomnet: backend "{chosen}": this PyTorch has none, and '
-                                   "TorchJob(map_backend=False) leaves the name alone; leave "
-                                   'map_backend out, or ask for "loomnet"')
+                raise RuntimeError(
+                    f'loomnet: backend "{chosen}": this PyTorch has none, and '
+                    "TorchJob(map_backend=False) leaves the name alone; leave "
+                    'map_backend out, or ask for "loomnet"'
+                )
             self.device_backend_map[device] = name
             _say_once(str(chosen))
 
@@ -71,8 +78,12 @@ def _replace(dist: Any, names: dict[str, str | None]) -> None:
         return ",".join(f"{device}{colon}{asked.get(name, name)}" for device, colon, name in pairs)
 
     for attribute, function in (("__init__", init), ("__repr__", show)):
-        replace(config, attribute, lambda _, function=function: function,
-                f"torch.distributed.distributed_c10d.BackendConfig.{attribute}")
+        replace(
+            config,
+            attribute,
+            lambda _, function=function: function,
+            f"torch.distributed.distributed_c10d.BackendConfig.{attribute}",
+        )
     if not dist.is_nccl_available():
         # PyTorch warns where it has no default time limit for the name.
         module = dist.distributed_c10d

@@ -60,13 +60,23 @@ class _Region:
         self._calls[layer] = self._calls.get(layer, -1) + 1
         return self._calls[layer]
 
-    def report(self, phase: int, layer: int, micro_batch: int, row: Sequence[int], token: int
-               ) -> int:
+    def report(
+        self, phase: int, layer: int, micro_batch: int, row: Sequence[int], token: int
+    ) -> int:
         assert self.servers is not None and self.servers.region is not None
         link = connection()
-        number = link.session.report(link.core.demand_report(
-            phase=phase, iteration=max(steps.count(), 0), layer=layer, micro_batch=micro_batch,
-            region=self.servers.region, source=self.me, token_bytes=token, tokens=list(row)))
+        number = link.session.report(
+            link.core.demand_report(
+                phase=phase,
+                iteration=max(steps.count(), 0),
+                layer=layer,
+                micro_batch=micro_batch,
+                region=self.servers.region,
+                source=self.me,
+                token_bytes=token,
+                tokens=list(row),
+            )
+        )
         if number is None:
             raise RuntimeError("loomnet: mixnet.all_to_all: too many reports are under way")
         return number
@@ -78,8 +88,9 @@ class _Region:
         _, _, circuits = link.core.circuit_map(answer)
         self.circuits = [each[:4] for each in circuits]
 
-    def circuits_for(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
-                     token: int) -> None:
+    def circuits_for(
+        self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor, token: int
+    ) -> None:
         """Waits for the circuits of this all-to-all where the controller patches for it: before a
         dispatch, and before the gradient of a combine. The other two all-to-alls of a layer use
         the same circuits."""
@@ -89,8 +100,9 @@ class _Region:
         elif phase == 1 and layer in self._asked:
             self.hear(self._asked.pop(layer))
 
-    def dispatched(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
-                   token: int) -> None:
+    def dispatched(
+        self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor, token: int
+    ) -> None:
         """To be called after a dispatch that did not wait for circuits: the controller patches them
         for the combine while the experts compute."""
         assert self.servers is not None
@@ -108,9 +120,15 @@ def _region(group: Any) -> _Region:
     return _regions[group]
 
 
-def all_to_all(input: torch.Tensor, input_split_sizes: Sequence[int],
-               output_split_sizes: Sequence[int], *, layer: int = 0, combine: bool = False,
-               group: Any = None) -> torch.Tensor:
+def all_to_all(
+    input: torch.Tensor,
+    input_split_sizes: Sequence[int],
+    output_split_sizes: Sequence[int],
+    *,
+    layer: int = 0,
+    combine: bool = False,
+    group: Any = None,
+) -> torch.Tensor:
     """Rows of `input` to the group's ranks, as ``dist.all_to_all_single`` sends them; returns those
     received, in the order of their ranks.
 
@@ -134,11 +152,15 @@ def all_to_all(input: torch.Tensor, input_split_sizes: Sequence[int],
     sizes = list(map(int, input_split_sizes)), list(map(int, output_split_sizes))
     for name, each in zip(("input_split_sizes", "output_split_sizes"), sizes, strict=True):
         if len(each) != len(state.ranks) or min(each) < 0:
-            raise ValueError(f"mixnet.all_to_all: {name}: {len(each)} numbers; give 0 or more rows "
-                             f"for each of the {len(state.ranks)} ranks of the group")
+            raise ValueError(
+                f"mixnet.all_to_all: {name}: {len(each)} numbers; give 0 or more rows "
+                f"for each of the {len(state.ranks)} ranks of the group"
+            )
     if input.dim() == 0 or input.shape[0] != sum(sizes[0]):
-        raise ValueError(f"mixnet.all_to_all: input has {input.shape[0] if input.dim() else 0} "
-                         f"rows, and input_split_sizes are {sum(sizes[0])}")
+        raise ValueError(
+            f"mixnet.all_to_all: input has {input.shape[0] if input.dim() else 0} "
+            f"rows, and input_split_sizes are {sum(sizes[0])}"
+        )
     if type(layer) is not int or not 0 <= layer < 2**16 - 1:
         raise ValueError(f"mixnet.all_to_all: layer={layer!r} must be a whole number from 0")
     counts = None
@@ -147,8 +169,9 @@ def all_to_all(input: torch.Tensor, input_split_sizes: Sequence[int],
     return _Exchange.apply(input, state, sizes, counts, layer, 1 if combine else 0)
 
 
-def _counts(state: _Region, sizes: tuple[list[int], list[int]], layer: int, combine: bool
-            ) -> torch.Tensor:
+def _counts(
+    state: _Region, sizes: tuple[list[int], list[int]], layer: int, combine: bool
+) -> torch.Tensor:
     """The rows from each rank to each. They are gathered for a dispatch; those of a combine are the
     transpose."""
     if not combine:
@@ -162,16 +185,24 @@ def _counts(state: _Region, sizes: tuple[list[int], list[int]], layer: int, comb
     else:
         raise ValueError(f"mixnet.all_to_all: combine of layer {layer}, which has had no dispatch")
     if counts[state.me].tolist() != sizes[0] or counts[:, state.me].tolist() != sizes[1]:
-        raise ValueError("mixnet.all_to_all: the lists of rows are not those of the "
-                         + ("layer's dispatch, exchanged" if combine else "other ranks"))
+        raise ValueError(
+            "mixnet.all_to_all: the lists of rows are not those of the "
+            + ("layer's dispatch, exchanged" if combine else "other ranks")
+        )
     return counts
 
 
 class _Exchange(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, state: _Region,
-                sizes: tuple[list[int], list[int]], counts: torch.Tensor | None, layer: int,
-                phase: int) -> torch.Tensor:
+    def forward(
+        ctx: Any,
+        input: torch.Tensor,
+        state: _Region,
+        sizes: tuple[list[int], list[int]],
+        counts: torch.Tensor | None,
+        layer: int,
+        phase: int,
+    ) -> torch.Tensor:
         micro_batch = 0 if counts is None else state.micro_batch(layer, phase)
         ctx.told = state, sizes, counts, layer, phase, micro_batch
         return _exchanged(input, state, sizes, counts, layer, phase, micro_batch)
@@ -180,14 +211,21 @@ class _Exchange(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         state, (sent, received), counts, layer, phase, micro_batch = ctx.told
         back = None if counts is None else counts.t().contiguous()
-        grad = _exchanged(gradients[0], state, (received, sent), back, layer, _BACKWARD[phase],
-                          micro_batch)
+        grad = _exchanged(
+            gradients[0], state, (received, sent), back, layer, _BACKWARD[phase], micro_batch
+        )
         return grad, None, None, None, None, None
 
 
-def _exchanged(input: torch.Tensor, state: _Region, sizes: tuple[list[int], list[int]],
-               counts: torch.Tensor | None, layer: int, phase: int, micro_batch: int
-               ) -> torch.Tensor:
+def _exchanged(
+    input: torch.Tensor,
+    state: _Region,
+    sizes: tuple[list[int], list[int]],
+    counts: torch.Tensor | None,
+    layer: int,
+    phase: int,
+    micro_batch: int,
+) -> torch.Tensor:
     rows = input.detach().contiguous()
     output = rows.new_empty((sum(sizes[1]), *rows.shape[1:]))
     if counts is None:
@@ -220,14 +258,14 @@ def all_reduce(tensor: torch.Tensor, group: Any = None) -> None:
     flat = tensor.detach().reshape(-1)
     unit = servers.count * (_UNIT if _UNIT % gates == 0 else _UNIT * gates)
     padded = flat.new_zeros(-(-flat.numel() // unit) * unit)
-    padded[:flat.numel()] = flat
+    padded[: flat.numel()] = flat
     # The part of each server in the ring. Each gateway carries a share of it.
     shares = padded.view(servers.count, gates, -1)
     for number, owner in enumerate(servers.electrical):
         mine = shares[:, number].contiguous()
         _through_gateway(mine, state, owner)
         shares[:, number] = mine
-    tensor.detach().copy_(padded[:flat.numel()].view(tensor.shape))
+    tensor.detach().copy_(padded[: flat.numel()].view(tensor.shape))
 
 
 def _through_gateway(parts: torch.Tensor, state: _Region, owner: int) -> None:
@@ -245,8 +283,9 @@ def _through_gateway(parts: torch.Tensor, state: _Region, owner: int) -> None:
         moves.receive(parts, gateway)
         moves.end()
         return
-    given = {rank: moves.receive(torch.empty_like(parts), rank)
-             for rank in ranks if rank != gateway}
+    given = {
+        rank: moves.receive(torch.empty_like(parts), rank) for rank in ranks if rank != gateway
+    }
     moves.end()
     added = [parts.clone() if rank == gateway else given[rank] for rank in ranks]
     parts.copy_(added[0])

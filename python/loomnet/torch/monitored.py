@@ -49,11 +49,13 @@ def _arrive(group: Any) -> None:
         raise _connection.error(
             f"Rank {group.rank()} successfully reached monitoredBarrier, but received errors while "
             f"waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.\n"
-            f"Original exception: {error}") from error
+            f"Original exception: {error}"
+        ) from error
 
 
-def _collect(group: Any, works: dict[int, Any], timeout: timedelta, limit: int,
-             wait_all_ranks: bool) -> None:
+def _collect(
+    group: Any, works: dict[int, Any], timeout: timedelta, limit: int, wait_all_ranks: bool
+) -> None:
     """Waits for the works of rank 0, one per peer; fails the group where one does not end."""
     began = _seconds(group)
     missing, came = [], []
@@ -62,21 +64,29 @@ def _collect(group: Any, works: dict[int, Any], timeout: timedelta, limit: int,
         if not wait_all_ranks:
             remaining -= timedelta(seconds=_seconds(group) - began)
             if remaining <= timedelta(0) and not work.is_completed():
-                seen = (f"Successfully processed ranks: {_names(came)}" if came else
-                        "No ranks successfully processed in monitoredBarrier.")
+                seen = (
+                    f"Successfully processed ranks: {_names(came)}"
+                    if came
+                    else "No ranks successfully processed in monitoredBarrier."
+                )
                 _fail(group, f"Rank 0 timed out in monitoredBarrier after {limit} ms.\n{seen}")
         try:
             work.wait(max(remaining, timedelta(microseconds=1)))
             came.append(peer)
         except RuntimeError as error:
             if not wait_all_ranks:
-                _fail(group, f"[Rank 0]: Rank {peer} failed to pass monitoredBarrier in {limit} ms",
-                      error)
+                _fail(
+                    group,
+                    f"[Rank 0]: Rank {peer} failed to pass monitoredBarrier in {limit} ms",
+                    error,
+                )
             missing.append(peer)
     if missing:
         ranks = "Ranks" if len(missing) > 1 else "Rank"
-        _fail(group, f"[Rank 0]: {ranks} {_names(missing)} failed to pass monitoredBarrier in "
-                     f"{limit} ms")
+        _fail(
+            group,
+            f"[Rank 0]: {ranks} {_names(missing)} failed to pass monitoredBarrier in {limit} ms",
+        )
 
 
 def _names(ranks: list[int]) -> str:
@@ -88,5 +98,3 @@ def _fail(group: Any, reason: str, cause: BaseException | None = None) -> None:
     if cause is not None:
         reason += f"\nOriginal exception: {cause}"
     raise _connection.error(f"loomnet: {reason}") from cause
-
-

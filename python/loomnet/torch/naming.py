@@ -56,8 +56,15 @@ class NamedGroup(dist.ProcessGroup):
     supports_shrinking = False
     supports_time_estimate = False
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
-                 name: str, backend_name: str) -> None:
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str,
+        backend_name: str,
+    ) -> None:
         # torch's stub lacks the constructor of groups that are written in Python.
         super().__init__(rank, size)  # pyright: ignore[reportCallIssue]
         self._store, self._timeout = store, timeout
@@ -67,8 +74,14 @@ class NamedGroup(dist.ProcessGroup):
     @classmethod
     def from_options(cls, options: Any, backend_name: str) -> Self:
         """From torch's ``DistributedBackendOptions``."""
-        group = cls(options.store, options.group_rank, options.group_size, options.timeout,
-                    options.group_id, backend_name)
+        group = cls(
+            options.store,
+            options.group_rank,
+            options.group_size,
+            options.timeout,
+            options.group_id,
+            backend_name,
+        )
         group._ranks = options.global_ranks_in_group
         verify_group(group)
         return group

@@ -16,22 +16,36 @@ from loomnet.torch.errors import InvalidCall
 from loomnet.torch.work_attributes import Written
 
 _TYPES = {
-    torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16",
-    torch.int32: "int32", torch.int64: "int64", torch.float16: "float16",
-    torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64",
+    torch.bool: "bool",
+    torch.uint8: "uint8",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float32: "float32",
+    torch.float64: "float64",
 }
 # A complex number is reduced as the two reals it consists of, where the operator allows it.
 _PARTS = {
-    torch.complex32: torch.float16, torch.complex64: torch.float32,
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
     torch.complex128: torch.float64,
 }
 _COMPLEX_REDUCTIONS = ("sum", "avg", "premul_sum")
 # By the enum's value: ReduceOp itself does not hash alike (ReduceOp.SUM against opts.reduceOp).
 _OPERATORS: Any = ReduceOp.RedOpType  # torch's stub does not list its members
 _REDUCTIONS = {
-    _OPERATORS.SUM: "sum", _OPERATORS.AVG: "avg", _OPERATORS.MIN: "min", _OPERATORS.MAX: "max",
-    _OPERATORS.PRODUCT: "product", _OPERATORS.BAND: "band", _OPERATORS.BOR: "bor",
-    _OPERATORS.BXOR: "bxor", _OPERATORS.PREMUL_SUM: "premul_sum",
+    _OPERATORS.SUM: "sum",
+    _OPERATORS.AVG: "avg",
+    _OPERATORS.MIN: "min",
+    _OPERATORS.MAX: "max",
+    _OPERATORS.PRODUCT: "product",
+    _OPERATORS.BAND: "band",
+    _OPERATORS.BOR: "bor",
+    _OPERATORS.BXOR: "bxor",
+    _OPERATORS.PREMUL_SUM: "premul_sum",
 }
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -76,10 +90,21 @@ class Call:
         self.after: list[Callable[[], None]] = []
         self.written: list[Written] = []
 
-    def add(self, collective: str, dtype: torch.dtype, count: int, inputs: Sequence[int] = (),
-            outputs: Sequence[int] = (), *, input_counts: Sequence[int] = (),
-            output_counts: Sequence[int] = (), reduce: ReduceOp | None = None, root: int = 0,
-            peer: int = 0, tag: int = 0) -> None:
+    def add(
+        self,
+        collective: str,
+        dtype: torch.dtype,
+        count: int,
+        inputs: Sequence[int] = (),
+        outputs: Sequence[int] = (),
+        *,
+        input_counts: Sequence[int] = (),
+        output_counts: Sequence[int] = (),
+        reduce: ReduceOp | None = None,
+        root: int = 0,
+        peer: int = 0,
+        tag: int = 0,
+    ) -> None:
         """One operation; counts in elements of `dtype`, pointers of :meth:`read` and others."""
         factor, operator = 1.0, "sum"
         if reduce is not None:
@@ -92,10 +117,22 @@ class Call:
                 name, scale = "opaque", dtype.itemsize
             else:
                 name, scale = _part(collective, dtype, operator), 2
-        self.operations.append((
-            self._collectives[collective], self._types[name], self._reductions[operator],
-            count * scale, list(inputs), list(outputs), [n * scale for n in input_counts],
-            [n * scale for n in output_counts], root, peer, tag, factor))
+        self.operations.append(
+            (
+                self._collectives[collective],
+                self._types[name],
+                self._reductions[operator],
+                count * scale,
+                list(inputs),
+                list(outputs),
+                [n * scale for n in input_counts],
+                [n * scale for n in output_counts],
+                root,
+                peer,
+                tag,
+                factor,
+            )
+        )
 
     def read(self, tensor: torch.Tensor, slot: int = 0) -> int:
         """Pointer to contiguous memory with the tensor's values. At `slot`, memory may be written
@@ -170,10 +207,13 @@ class Call:
         def copy() -> None:
             values = _unexpanded(scratch, tensor.stride())
             if values.numel() != scratch.numel() and not _same_bytes(
-                    values.expand_as(scratch), scratch):
-                raise InvalidCall("loomnet: elements of an expanded tensor share their memory, and "
-                                  "other ranks' tensors have different values there; clone() the "
-                                  "tensor before the operation")
+                values.expand_as(scratch), scratch
+            ):
+                raise InvalidCall(
+                    "loomnet: elements of an expanded tensor share their memory, and "
+                    "other ranks' tensors have different values there; clone() the "
+                    "tensor before the operation"
+                )
             _unexpanded(tensor.detach()).copy_(values)
 
         self.keep.append(scratch)
@@ -199,8 +239,10 @@ def same_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:
     """The tensors' one data type. Raises InvalidCall if they differ."""
     dtype = tensors[0].dtype
     if any(t.dtype != dtype for t in tensors):
-        raise InvalidCall(f"loomnet: tensors of one call differ in type: "
-                          f"{sorted({str(t.dtype) for t in tensors})}")
+        raise InvalidCall(
+            f"loomnet: tensors of one call differ in type: "
+            f"{sorted({str(t.dtype) for t in tensors})}"
+        )
     return dtype
 
 
@@ -210,8 +252,9 @@ def _part(collective: str, dtype: torch.dtype, operator: str) -> str:
     if part is None:
         raise InvalidCall(f"loomnet: {collective}: {dtype} tensors cannot be reduced")
     if operator not in _COMPLEX_REDUCTIONS:
-        raise InvalidCall(f"loomnet: {collective} does not support {operator.upper()} on complex "
-                          "tensors")
+        raise InvalidCall(
+            f"loomnet: {collective} does not support {operator.upper()} on complex tensors"
+        )
     return _TYPES[part]
 
 
@@ -245,5 +288,7 @@ def _refuse_overlap(tensor: torch.Tensor) -> None:
         offsets = (offsets[:, None] + stride * torch.arange(size)).flatten()
     if offsets.unique().numel() < offsets.numel():
         # The words of torch's own copy_().
-        raise InvalidCall("loomnet: more than one element of the written-to tensor refers to a "
-                          "single memory location; clone() the tensor before the operation")
+        raise InvalidCall(
+            "loomnet: more than one element of the written-to tensor refers to a "
+            "single memory location; clone() the tensor before the operation"
+        )

@@ -36,5 +36,9 @@ def install(folder: str, pauses: list[tuple[int, int]]) -> None:
 
         return exporting
 
-    replace(profile, "export_chrome_trace", keeping,
-            "torch.autograd.profiler.profile.export_chrome_trace")
+    replace(
+        profile,
+        "export_chrome_trace",
+        keeping,
+        "torch.autograd.profiler.profile.export_chrome_trace",
+    )

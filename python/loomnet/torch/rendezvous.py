@@ -39,23 +39,28 @@ def meet(name: str, rank: int, size: int, timeout: timedelta, link: Any) -> tupl
     digest = hashlib.blake2b(f"{size}/{name}".encode(), digest_size=16).digest()
     high, low = (int.from_bytes(half, "little") for half in (digest[:8], digest[8:]))
     number, came, doubles = link.session.meet(
-        high, low, rank, size, int(timeout.total_seconds() * 1e9), chosen(timeout), default)
+        high, low, rank, size, int(timeout.total_seconds() * 1e9), chosen(timeout), default
+    )
     members = dict(came)
     if doubles:
         ranks = joined_ranks(sorted([*doubles, link.session.rank]))
         raise RuntimeError(
             f"loomnet: {ranks} of the job {'both' if len(doubles) == 1 else 'all'} call themselves "
-            f"rank {rank} of {size}: " + _HOW.format(rank=rank, size=size))
+            f"rank {rank} of {size}: " + _HOW.format(rank=rank, size=size)
+        )
     if number is None:
         missing = [r for r in range(size) if r not in members]
-        raise RuntimeError(f"loomnet: ranks {missing} of a new group of {size} did not come "
-                           f"within {timeout}")
+        raise RuntimeError(
+            f"loomnet: ranks {missing} of a new group of {size} did not come within {timeout}"
+        )
     return number, [members[r] for r in range(size)]
 
 
 # What a script does that calls a rank by another rank's number.
-_HOW = ("init_process_group(rank={rank}, world_size={size}); leave rank= and world_size= out, or "
-        "take them from the variables RANK and WORLD_SIZE, not LOCAL_RANK")
+_HOW = (
+    "init_process_group(rank={rank}, world_size={size}); leave rank= and world_size= out, or "
+    "take them from the variables RANK and WORLD_SIZE, not LOCAL_RANK"
+)
 
 
 def check_place(rank: int, size: int, world: int, *, default: bool) -> None:
@@ -63,10 +68,12 @@ def check_place(rank: int, size: int, world: int, *, default: bool) -> None:
     if default and size > world:
         raise RuntimeError(
             f"loomnet: init_process_group(world_size={size}), but the job has "
-            f"{how_many(world, 'rank')}: leave world_size= out, or run TorchJob(ranks={size})")
+            f"{how_many(world, 'rank')}: leave world_size= out, or run TorchJob(ranks={size})"
+        )
     if not 0 <= rank < size:
-        raise RuntimeError(f"loomnet: there is no rank {rank} of {size}: "
-                           + _HOW.format(rank=rank, size=size))
+        raise RuntimeError(
+            f"loomnet: there is no rank {rank} of {size}: " + _HOW.format(rank=rank, size=size)
+        )
 
 
 def install() -> None:
@@ -85,8 +92,15 @@ def install() -> None:
 
 def _met_first(original: Any) -> Any:
     @functools.wraps(original)
-    def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
-               *rest: Any, **options: Any) -> dist.Store:
+    def create(
+        hostname: str,
+        port: int,
+        rank: int,
+        world_size: int,
+        timeout: timedelta,
+        *rest: Any,
+        **options: Any,
+    ) -> dist.Store:
         hostname = loopback.reachable(hostname, port, world_size)
         link = _connection.existing()
         if link is None and env.RANK_FD in os.environ:
@@ -96,8 +110,9 @@ def _met_first(original: Any) -> Any:
             # All ranks have come: how long they take to connect is a matter of this machine.
             link.session.local_call(True)
             try:
-                store = original(hostname, port, rank, world_size, max(timeout, CONNECTING),
-                                 *rest, **options)
+                store = original(
+                    hostname, port, rank, world_size, max(timeout, CONNECTING), *rest, **options
+                )
             finally:
                 link.session.local_call(False)
             store.set_timeout(timeout)

@@ -23,15 +23,28 @@ def install() -> None:
     rpc = sys.modules.get("torch.distributed.rpc")
     if rpc is None or not rpc.is_available():
         return  # a PyTorch without RPC
-    replace(rpc.TensorPipeRpcBackendOptions, "__init__", _by_sockets,
-            "torch.distributed.rpc.TensorPipeRpcBackendOptions.__init__")
+    replace(
+        rpc.TensorPipeRpcBackendOptions,
+        "__init__",
+        _by_sockets,
+        "torch.distributed.rpc.TensorPipeRpcBackendOptions.__init__",
+    )
 
 
 def _by_sockets(original: Any) -> Any:
     @functools.wraps(original)
-    def init(self: Any, *, _transports: list[str] | None = None,
-             _channels: list[str] | None = None, **given: Any) -> None:
-        original(self, _transports=TRANSPORTS if _transports is None else _transports,
-                 _channels=CHANNELS if _channels is None else _channels, **given)
+    def init(
+        self: Any,
+        *,
+        _transports: list[str] | None = None,
+        _channels: list[str] | None = None,
+        **given: Any,
+    ) -> None:
+        original(
+            self,
+            _transports=TRANSPORTS if _transports is None else _transports,
+            _channels=CHANNELS if _channels is None else _channels,
+            **given,
+        )
 
     return init

@@ -21,8 +21,10 @@ def now() -> float:
     from loomnet.torch import connection
 
     if not in_a_run():
-        raise RuntimeError("loomnet.torch.now(): this process is no rank of a run; start the "
-                           "script with `loomnet run` (ln.TorchJob)")
+        raise RuntimeError(
+            "loomnet.torch.now(): this process is no rank of a run; start the "
+            "script with `loomnet run` (ln.TorchJob)"
+        )
     session = connection.connection().session
     return (session.now_ps - int(os.environ.get(env.STARTED, "0"))) / 1e12
 

@@ -24,8 +24,10 @@ from loomnet.base import rank_environment as env
 from loomnet.torch import children
 
 NAMES = ("time", "time_ns", "perf_counter", "perf_counter_ns")
-_ADVICE = ("emulated seconds are loomnet.torch.now(); TorchJob(script_time=\"emulated\") gives "
-           "them to the script's own clocks")
+_ADVICE = (
+    'emulated seconds are loomnet.torch.now(); TorchJob(script_time="emulated") gives '
+    "them to the script's own clocks"
+)
 _OWN_PACKAGES = ("torch", "torchgen", "functorch", "loomnet")
 # Of the standard library, but called from scripts: `timeit.default_timer` is time.perf_counter.
 _FOR_SCRIPTS = frozenset({"timeit", "__main__"})
@@ -37,8 +39,12 @@ def install() -> None:
     mode, _, epoch = os.environ.get(env.SCRIPT_TIME, "wall").partition(" ")
     if mode == "emulated":
         _emulated = _Emulated(int(epoch))
-        _replace({getattr(time, name): _for_scripts(getattr(time, name), getattr(_emulated, name))
-                  for name in NAMES})
+        _replace(
+            {
+                getattr(time, name): _for_scripts(getattr(time, name), getattr(_emulated, name))
+                for name in NAMES
+            }
+        )
     elif os.environ.get(env.CLOCK) == "virtual":
         _replace({getattr(time, name): _telling(getattr(time, name), name) for name in NAMES})
 
@@ -65,8 +71,12 @@ class _Emulated:
     def _of_this_machine(self) -> int:
         if not self._said:
             self._said = True
-            print(f"loomnet: script_time: process {os.getpid()}, a child of a rank, has this "
-                  "machine's clock", file=sys.stderr, flush=True)
+            print(
+                f"loomnet: script_time: process {os.getpid()}, a child of a rank, has this "
+                "machine's clock",
+                file=sys.stderr,
+                flush=True,
+            )
         return self._wall_ns()
 
     def perf_counter(self) -> float:
@@ -113,8 +123,12 @@ def _telling(original: Callable[[], Any], name: str) -> Callable[[], Any]:
                 _told = True
                 for each, clock in _originals.items():
                     setattr(time, each, clock)
-                print(f"loomnet: {os.path.basename(file)}:{frame.f_lineno} reads time.{name}, the "
-                      f"wall time of this machine; {_ADVICE}", file=sys.stderr, flush=True)
+                print(
+                    f"loomnet: {os.path.basename(file)}:{frame.f_lineno} reads time.{name}, the "
+                    f"wall time of this machine; {_ADVICE}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         return original()
 
     return read
@@ -146,7 +160,7 @@ def _is_script(file: str) -> bool:
         return False
     inside = [folder for folder in _not_scripts() if file.startswith(folder)]
     # Installed packages lie inside the standard library's folder.
-    return all(_is_installed(file[len(folder) - 1:]) for folder in inside)
+    return all(_is_installed(file[len(folder) - 1 :]) for folder in inside)
 
 
 _originals: dict[str, Callable[[], Any]] = {}
@@ -159,22 +173,30 @@ def _replace(clocks: dict[Any, Any]) -> None:
     for name in NAMES:
         setattr(time, name, clocks[_originals[name]])
     for module in list(sys.modules.values()):
-        if (isinstance(module, types.ModuleType) and module is not time
-                and _is_theirs(module.__name__)):
+        if (
+            isinstance(module, types.ModuleType)
+            and module is not time
+            and _is_theirs(module.__name__)
+        ):
             space = module.__dict__
             for name, value in list(space.items()):
                 if isinstance(value, types.BuiltinFunctionType) and value in clocks:
                     space[name] = clocks[value]
     if os.environ.get(env.SCRIPT_TIME, "wall") != "wall" and (kept := sorted(set(_keepers()))):
-        print(f"loomnet: script_time: {', '.join(kept)} had taken a clock before PyTorch was "
-              "imported and keeps this machine's", file=sys.stderr, flush=True)
+        print(
+            f"loomnet: script_time: {', '.join(kept)} had taken a clock before PyTorch was "
+            "imported and keeps this machine's",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _is_theirs(module: str) -> bool:
     """Whether a module is of neither the standard library nor PyTorch."""
     package = module.partition(".")[0]
     return module in _FOR_SCRIPTS or (
-        package not in sys.stdlib_module_names and package not in _OWN_PACKAGES)
+        package not in sys.stdlib_module_names and package not in _OWN_PACKAGES
+    )
 
 
 def _keepers() -> Iterator[str]:
@@ -190,7 +212,8 @@ def _keepers() -> Iterator[str]:
             elif isinstance(owner, type):
                 module, name = owner.__module__, owner.__qualname__
             elif getattr(owner, "__dict__", None) is holder and not isinstance(
-                    owner, types.ModuleType):
+                owner, types.ModuleType
+            ):
                 module, name = type(owner).__module__, type(owner).__qualname__
             else:
                 continue

@@ -48,8 +48,15 @@ class StartingGroup(NamedGroup):
         RuntimeError: no run around (with the fix), or the members did not meet in time.
     """
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "", backend_name: str = "loomnet") -> None:
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str = "",
+        backend_name: str = "loomnet",
+    ) -> None:
         super().__init__(store, rank, size, timeout, name, backend_name)
         self._link = _connection.connection()
         self._session = self._link.session
@@ -83,8 +90,14 @@ class StartingGroup(NamedGroup):
         self._chosen = chosen(timeout)
 
     # --- starting ------------------------------------------------------------------------------
-    def _start(self, title: str, tensors: Sequence[Any], build: Callable[[Call], None],
-               result: list[Any], opts: Any = None) -> dist.Work:
+    def _start(
+        self,
+        title: str,
+        tensors: Sequence[Any],
+        build: Callable[[Call], None],
+        result: list[Any],
+        opts: Any = None,
+    ) -> dist.Work:
         """Starts what `build` adds to a call. A profiler sees it as `title` of `tensors`."""
         call = Call(self._link.core, self._size)
         try:
@@ -104,8 +117,9 @@ class StartingGroup(NamedGroup):
         caller = Caller.now(threading.current_thread().name)
         try:
             with self._turn:
-                raw = self._session.start(self._communicator, call.operations, limit, asked,
-                                          *stated())
+                raw = self._session.start(
+                    self._communicator, call.operations, limit, asked, *stated()
+                )
                 self._started += not self._thread.inside
                 self._callers[threading.get_ident()] = caller
         except ValueError as error:
@@ -115,8 +129,7 @@ class StartingGroup(NamedGroup):
             end(record)
             raise
         record_call(raw, call.written)
-        work = LoomnetWork(self._link, raw, result, call.keep, call.after, record,
-                           self._callers)
+        work = LoomnetWork(self._link, raw, result, call.keep, call.after, record, self._callers)
         self._link.hold(work)
         if record is not None:
             work.get_future()  # so that the event ends with the work, not with the wait for it
@@ -155,18 +168,22 @@ class StartingGroup(NamedGroup):
     # --- checks --------------------------------------------------------------------------------
     def _check_lists(self, some: Sequence[Any], others: Sequence[Any], what: str) -> None:
         if len(some) != len(others):
-            raise InvalidCall(f"loomnet: {what}: lists of {len(some)} outputs and {len(others)} "
-                              "inputs")
+            raise InvalidCall(
+                f"loomnet: {what}: lists of {len(some)} outputs and {len(others)} inputs"
+            )
 
     def _check_parts(self, parts: Sequence[Any], what: str) -> None:
         if len(parts) != self._size:
-            raise InvalidCall(f"loomnet: {what} needs one tensor per rank, {self._size} of them, "
-                              f"not {len(parts)}")
+            raise InvalidCall(
+                f"loomnet: {what} needs one tensor per rank, {self._size} of them, not {len(parts)}"
+            )
 
     def _check_whole(self, whole: torch.Tensor, part: torch.Tensor, what: str) -> None:
         if whole.numel() != part.numel() * self._size:
-            raise InvalidCall(f"loomnet: {what}: {whole.numel()} elements are not {self._size} "
-                              f"times {part.numel()}")
+            raise InvalidCall(
+                f"loomnet: {what}: {whole.numel()} elements are not {self._size} "
+                f"times {part.numel()}"
+            )
 
     def _root(self, opts: Any) -> int:
         root = 0 if opts is None else opts.rootRank
@@ -176,20 +193,24 @@ class StartingGroup(NamedGroup):
 
     def _peer(self, rank: int) -> int:
         if not 0 <= rank < self._size or rank == self._rank:
-            raise InvalidCall(f"loomnet: peer must be another rank of the group of {self._size}, "
-                              f"not {rank}")
+            raise InvalidCall(
+                f"loomnet: peer must be another rank of the group of {self._size}, not {rank}"
+            )
         return rank
 
     def _splits(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[int]:
         rows = tensor.shape[0] if tensor.dim() else 1
         if not splits:
             if rows % self._size:
-                raise InvalidCall(f"loomnet: all_to_all: {rows} {what} rows do not divide by "
-                                  f"{self._size} ranks")
+                raise InvalidCall(
+                    f"loomnet: all_to_all: {rows} {what} rows do not divide by {self._size} ranks"
+                )
             return [tensor.numel() // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows:
-            raise InvalidCall(f"loomnet: all_to_all: {what} splits {list(splits)} do not add up to "
-                              f"{rows} rows of {self._size} ranks")
+            raise InvalidCall(
+                f"loomnet: all_to_all: {what} splits {list(splits)} do not add up to "
+                f"{rows} rows of {self._size} ranks"
+            )
         row = tensor.numel() // rows if rows else 0
         return [n * row for n in splits]
 

@@ -56,8 +56,12 @@ class StepHook:
         if optimizer is not None and self._hash_every and self.step % self._hash_every == 0:
             digest = parameter_hash(optimizer)
             if digest is not None:
-                link.session.mark(kinds["hash"], self.step, int.from_bytes(digest[:8], "little"),
-                                  int.from_bytes(digest[8:], "little"))
+                link.session.mark(
+                    kinds["hash"],
+                    self.step,
+                    int.from_bytes(digest[:8], "little"),
+                    int.from_bytes(digest[8:], "little"),
+                )
         last = link.session.last_step
         if last >= 0 and self.step >= last:
             raise SystemExit(0)
@@ -98,8 +102,9 @@ def count() -> int:
 def install() -> StepHook:
     """Registers the hook for every optimizer of the process; see ``HASH_EVERY`` of
     rank_environment."""
-    hook = StepHook(int(os.environ.get(env.HASH_EVERY, "0") or 0),
-                    Computing(os.environ.get(env.COMPUTE)))
+    hook = StepHook(
+        int(os.environ.get(env.HASH_EVERY, "0") or 0), Computing(os.environ.get(env.COMPUTE))
+    )
     register_optimizer_step_post_hook(hook)
     _tell_of_the_first_optimizer()
     _installed[:] = [hook]

@@ -87,8 +87,9 @@ def _blocking(call: Any) -> Any:
 
 def _install_stores() -> None:
     # As PyTorch has them: what replaces one of them may call another.
-    check, add, put, pop = (getattr(dist.Store, name) for name in
-                            ("check", "add", "set", "queue_pop"))
+    check, add, put, pop = (
+        getattr(dist.Store, name) for name in ("check", "add", "set", "queue_pop")
+    )
 
     def limit_of(store: Any, timeout: timedelta | None) -> timedelta:
         return store.timeout if timeout is None else timeout
@@ -171,8 +172,9 @@ def _install_stores() -> None:
 
     def meeting(barrier: Any) -> Any:
         @functools.wraps(barrier)
-        def store_barrier(self: Any, key: str, world_size: int,
-                          timeout: timedelta | None = None) -> None:
+        def store_barrier(
+            self: Any, key: str, world_size: int, timeout: timedelta | None = None
+        ) -> None:
             if _session() is None:
                 return barrier(self, key, world_size, timeout)
             # As PyTorch's own barrier of files and tables does it: a barrier in C++ cannot be
@@ -183,7 +185,12 @@ def _install_stores() -> None:
 
         return store_barrier
 
-    for name, wrap in {"wait": waiting, "get": getting, "check": checking,
-                       "multi_get": getting_several, "queue_pop": popping,
-                       "barrier": meeting}.items():
+    for name, wrap in {
+        "wait": waiting,
+        "get": getting,
+        "check": checking,
+        "multi_get": getting_several,
+        "queue_pop": popping,
+        "barrier": meeting,
+    }.items():
         replace(dist.Store, name, wrap, f"torch.distributed.Store.{name}")

@@ -22,7 +22,8 @@ from loomnet.torch.waits import polled
 _finish_lock = Lock()
 # Files that are no script's: this package, what stands beside PyTorch, the standard library's own.
 _NOT_OWN = (
-    f"{Path(__file__).parents[1]}{os.sep}", f"{Path(torch.__file__).parents[1]}{os.sep}",
+    f"{Path(__file__).parents[1]}{os.sep}",
+    f"{Path(torch.__file__).parents[1]}{os.sep}",
     threading.__file__,
 )
 
@@ -62,9 +63,16 @@ class LoomnetWork(dist.Work):
         callers: each thread that has called on the group, by its number.
     """
 
-    def __init__(self, link: Any, raw: Any, result: list[Any], keep: Any,
-                 after: list[Callable[[], None]], record: Any = None,
-                 callers: Mapping[int, Caller] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        link: Any,
+        raw: Any,
+        result: list[Any],
+        keep: Any,
+        after: list[Callable[[], None]],
+        record: Any = None,
+        callers: Mapping[int, Caller] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self.raw = raw
         self._link = link
@@ -109,8 +117,10 @@ class LoomnetWork(dist.Work):
 
     def _source_rank(self) -> int:
         if not self.raw.name.startswith("recv"):
-            raise RuntimeError("sourceRank() may only be called on work objects that correspond to "
-                               "a recv or recv-from-any call.")
+            raise RuntimeError(
+                "sourceRank() may only be called on work objects that correspond to "
+                "a recv or recv-from-any call."
+            )
         return self.raw.source
 
     def source_rank(self) -> int:
@@ -171,8 +181,10 @@ class LoomnetWork(dist.Work):
 
 def _places(callers: Mapping[int, Caller]) -> str:
     """Which threads call on one group, and where each of them called last."""
-    return ("; several threads of this rank call on this group, and all ranks must make the calls "
-            f"in one order: {', '.join(map(str, callers.values()))}")
+    return (
+        "; several threads of this rank call on this group, and all ranks must make the calls "
+        f"in one order: {', '.join(map(str, callers.values()))}"
+    )
 
 
 class FinishedWork(dist.Work):

@@ -81,17 +81,20 @@ class Delivery:
             for first, count in missing:
                 begin, end = first - address, first - address + count
                 if 0 <= begin < mask.numel() * element:
-                    mask[begin // element:-(-end // element)] = False
+                    mask[begin // element : -(-end // element)] = False
             masks.append(mask.reshape(torch.Size(shape)))
         return masks
 
     def _ended(self) -> Any:
         if not self._raw.done:
-            raise RuntimeError(f"loomnet: {self.name} is under way; wait for it before you ask "
-                               "what has arrived")
+            raise RuntimeError(
+                f"loomnet: {self.name} is under way; wait for it before you ask what has arrived"
+            )
         if not self._raw.ok:
-            raise RuntimeError(f"loomnet: {self.name} has failed and cannot say what has arrived: "
-                               f"{self._raw.message}")
+            raise RuntimeError(
+                f"loomnet: {self.name} has failed and cannot say what has arrived: "
+                f"{self._raw.message}"
+            )
         return self._raw
 
 
@@ -143,9 +146,13 @@ def record_call(raw: Any, written: Sequence[Written]) -> None:
 
 
 @contextmanager
-def attributes(*, priority: int | None = None, layer: int | None = None,
-               loss_tolerance: float | None = None,
-               tag: int | None = None) -> Iterator[Deliveries]:
+def attributes(
+    *,
+    priority: int | None = None,
+    layer: int | None = None,
+    loss_tolerance: float | None = None,
+    tag: int | None = None,
+) -> Iterator[Deliveries]:
     """States attributes of every ``torch.distributed`` call that this thread makes inside.
 
     A call keeps the attributes of the moment at which it is made, an asynchronous one too. What an
@@ -192,8 +199,10 @@ def _number(name: str, value: int | None, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise ValueError(f"loomnet.torch.attributes: {name} must be a whole number from 0 to "
-                         f"{most}, not {value!r}")
+        raise ValueError(
+            f"loomnet.torch.attributes: {name} must be a whole number from 0 to "
+            f"{most}, not {value!r}"
+        )
     return value
 
 
@@ -201,6 +210,7 @@ def _share(value: float | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError("loomnet.torch.attributes: loss_tolerance must be a share from 0 to 1, "
-                         f"not {value!r}")
+        raise ValueError(
+            f"loomnet.torch.attributes: loss_tolerance must be a share from 0 to 1, not {value!r}"
+        )
     return float(value)

@@ -57,19 +57,38 @@ class World:
     """
 
     @checked_call
-    def __init__(self, fabric: Fabric, jobs: Job | Sequence[Job], seed: int = 0, *,
-                 faults: Iterable[Fault] = (), reroute_delay: Time | str | None = "1 s",
-                 **options: Any) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        jobs: Job | Sequence[Job],
+        seed: int = 0,
+        *,
+        faults: Iterable[Fault] = (),
+        reroute_delay: Time | str | None = "1 s",
+        **options: Any,
+    ) -> None:
         check_seed(seed)
         listed = list_of_jobs(jobs)
         for job in listed:
             if not isinstance(job, (Flows, Permutation, Incast)):
-                raise UsageError(f"World: {type(job).__name__} is no job of flows; give ln.Flows, "
-                                 "ln.Permutation or ln.Incast, or run it by lab.run")
+                raise UsageError(
+                    f"World: {type(job).__name__} is no job of flows; give ln.Flows, "
+                    "ln.Permutation or ln.Incast, or run it by lab.run"
+                )
         self._request = prepare(
-            fabric, listed, list_of_faults(faults), clock="virtual", seed=seed, base=Path.cwd(),
-            reroute_delay=reroute_delay, dilation=1.0, options=options, moments=None,
-            recorded=False, replayed=None)
+            fabric,
+            listed,
+            list_of_faults(faults),
+            clock="virtual",
+            seed=seed,
+            base=Path.cwd(),
+            reroute_delay=reroute_delay,
+            dilation=1.0,
+            options=options,
+            moments=None,
+            recorded=False,
+            replayed=None,
+        )
         check_options(options, listed)
         self._loop: RunLoop | None = None
         self._senders: SenderRows | None = None
@@ -87,8 +106,13 @@ class World:
         # Time 0 is the first job's, which begins some round trips after the engine's clock.
         self._loop.advance(self._origin_ps)
         self._senders = SenderRows(clock, plays)
-        self._senders.expect([play.traffic.sender(0) for play in self._plays
-                              if not play.asked.start_ps and isinstance(play.traffic, FlowTraffic)])
+        self._senders.expect(
+            [
+                play.traffic.sender(0)
+                for play in self._plays
+                if not play.asked.start_ps and isinstance(play.traffic, FlowTraffic)
+            ]
+        )
         return self._senders.look()
 
     @checked_call
@@ -134,8 +158,11 @@ class World:
     @property
     def flows(self) -> list[FlowRows]:
         """Of each job the flows so far, as `result.flows` has them: FlowRows.columns."""
-        return [play.traffic.flows().since(play.origin_ps) for play in self._plays
-                if play.traffic is not None]
+        return [
+            play.traffic.flows().since(play.origin_ps)
+            for play in self._plays
+            if play.traffic is not None
+        ]
 
     def __repr__(self) -> str:
         jobs = ", ".join(type(each.job).__name__ for each in self._request.jobs)
@@ -144,8 +171,10 @@ class World:
         return f"World({jobs}; at {self.now}{', done' if self.done else ''})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise UsageError("World: no copy of it can be made, nor can it be pickled; make another by "
-                         "ln.World(…), which may have the same fabric, jobs and seed")
+        raise UsageError(
+            "World: no copy of it can be made, nor can it be pickled; make another by "
+            "ln.World(…), which may have the same fabric, jobs and seed"
+        )
 
     # --- inside -----------------------------------------------------------------------------------
     def _begun(self, what: str) -> RunLoop:

@@ -17,8 +17,9 @@ SETTINGS = {"M1": (4, "1 us", 0.0), "M2": (8, "1 us", 0.0), "M3": (4, "4 us", 0.
 class Mix:
     """The fabric and the jobs of a setting. `servers`: of each job, each with a link of its own."""
 
-    def __init__(self, workers, delay, jitter, iterations, fragments, window, rate, jobs=JOBS,
-                 servers=1):
+    def __init__(
+        self, workers, delay, jitter, iterations, fragments, window, rate, jobs=JOBS, servers=1
+    ):
         self.workers, self.delay, self.jitter, self.window = workers, delay, jitter, window
         self.iterations, self.fragments, self.rate = iterations, fragments, rate
         self.count, self.servers = jobs, servers
@@ -28,8 +29,16 @@ class Mix:
     @classmethod
     def of(cls, setting, iterations, fragments, window, rate, *, jitter=None, **more):
         workers, delay, usual = SETTINGS[setting]
-        return cls(workers, ln.Time(delay), usual if jitter is None else jitter, iterations,
-                   fragments, window, rate, **more)
+        return cls(
+            workers,
+            ln.Time(delay),
+            usual if jitter is None else jitter,
+            iterations,
+            fragments,
+            window,
+            rate,
+            **more,
+        )
 
     def slots(self, memory):
         return max(1, round(memory * self.count * self.window))
@@ -69,28 +78,40 @@ class Mix:
             start = rng.random() * (self.communicate + compute)
             names = self.server_names(job)
             servers = {"servers": names} if how["allreduce"] == "ina" else {}
-            jobs.append(ln.ModelJob(
-                size=ln.Size.of(4 * VALUES * self.fragments), compute=picoseconds(compute),
-                start=picoseconds(start), iterations=counts[job % 2][job // 2],
-                workers=self.workers, name=f"job{job}",
-                hosts=[f"h{self.workers * job + n}" for n in range(self.workers)],
-                jitter=self.jitter if jitter is None else jitter, **how, **servers))
+            jobs.append(
+                ln.ModelJob(
+                    size=ln.Size.of(4 * VALUES * self.fragments),
+                    compute=picoseconds(compute),
+                    start=picoseconds(start),
+                    iterations=counts[job % 2][job // 2],
+                    workers=self.workers,
+                    name=f"job{job}",
+                    hosts=[f"h{self.workers * job + n}" for n in range(self.workers)],
+                    jitter=self.jitter if jitter is None else jitter,
+                    **how,
+                    **servers,
+                )
+            )
         return jobs
 
     def options(self, more=()):
         """Gradients at a fixed scale: buckets of 128 packets would need as many more to carry block
         exponents ahead."""
-        return {"window": self.window, "quant": "fixed", "rto_first": RTO_FIRST.count,
-                **dict(more)}
+        return {"window": self.window, "quant": "fixed", "rto_first": RTO_FIRST.count, **dict(more)}
 
     def run(self, lab, draw, slots, program, how, *, jitter=None, payload=False, faults=(), ina=()):
         """One run of the jobs; its figures are not among the report's rows."""
         with tempfile.TemporaryDirectory() as folder:
             inner = ln.Lab("draw", clock=lab.clock, seed=lab.seed, directory=folder)
-            return inner.run(self.fabric(slots, program),
-                             self.jobs(lab.seed, draw, jitter, **how), list(faults),
-                             seed=lab.seed + 1000 * draw, payload=payload, reroute_delay="off",
-                             ina=self.options(ina))
+            return inner.run(
+                self.fabric(slots, program),
+                self.jobs(lab.seed, draw, jitter, **how),
+                list(faults),
+                seed=lab.seed + 1000 * draw,
+                payload=payload,
+                reroute_delay="off",
+                ina=self.options(ina),
+            )
 
     def jct(self, *args, **options):
         """Mean job completion time of one run, in seconds. Raises RuntimeError where a job has an

@@ -37,8 +37,12 @@ def requests_of(job: MoeJob, seed: int) -> list[Request]:
 
     def ask(iteration: int, layer: int, exchanges: int, hidden_s: float) -> None:
         tokens = counts[iteration % len(counts), 0, 0, layer % counts.shape[3]]
-        demand = mixnet.pair_demand(tokens, tensor_parallel=job.tensor_ranks, gpus_per_server=GPUS,
-                                    duplex=job.circuits.demand if job.circuits else "max")
+        demand = mixnet.pair_demand(
+            tokens,
+            tensor_parallel=job.tensor_ranks,
+            gpus_per_server=GPUS,
+            duplex=job.circuits.demand if job.circuits else "max",
+        )
         # One expert is on one server here: what its GPUs exchange is what the servers do.
         sent = tokens / tokens[0].sum() * job.bytes_per_rank * job.tensor_ranks
         np.fill_diagonal(sent, 0)
@@ -74,8 +78,10 @@ class Game:
 
     def cost(self, chosen: Sequence[int]) -> float:
         """Seconds of all exchanges and dark times."""
-        return sum(self.dark(n, before, after) + self.lasts[n, after] for n, (before, after)
-                   in enumerate(zip((0, *chosen[:-1]), chosen, strict=True)))
+        return sum(
+            self.dark(n, before, after) + self.lasts[n, after]
+            for n, (before, after) in enumerate(zip((0, *chosen[:-1]), chosen, strict=True))
+        )
 
     def numbers(self, circuits: Sequence[np.ndarray]) -> list[int]:
         """The choices that these are, by request. Raises KeyError for others."""
@@ -83,8 +89,17 @@ class Game:
         return [known[each.tobytes()] for each in circuits]
 
 
-def game(job: MoeJob, seed: int, start: np.ndarray, *, rule: str, split: str, dark_s: float,
-         circuit_bps: float, electrical_bps: float) -> Game:
+def game(
+    job: MoeJob,
+    seed: int,
+    start: np.ndarray,
+    *,
+    rule: str,
+    split: str,
+    dark_s: float,
+    circuit_bps: float,
+    electrical_bps: float,
+) -> Game:
     requests = requests_of(job, seed)
     alpha = int(start.sum(1).max())
     choices, numbers, wanted = [start], {start.tobytes(): 0}, []
@@ -100,15 +115,29 @@ def game(job: MoeJob, seed: int, start: np.ndarray, *, rule: str, split: str, da
             key = each.bytes.tobytes(), number
             if key not in seconds:
                 seconds[key] = _seconds(split, each.bytes, circuits, circuit_bps, electrical_bps)
-    lasts = np.array([[each.exchanges * seconds[each.bytes.tobytes(), number]
-                       for number in range(len(choices))] for each in requests])
+    lasts = np.array(
+        [
+            [
+                each.exchanges * seconds[each.bytes.tobytes(), number]
+                for number in range(len(choices))
+            ]
+            for each in requests
+        ]
+    )
     return Game(requests, choices, wanted, lasts, dark_s)
 
 
-def _seconds(split: str, sent: np.ndarray, circuits: np.ndarray, circuit_bps: float,
-             electrical_bps: float) -> float:
-    return _core.exchange_seconds(split, len(sent), sent.astype(np.int64).ravel().tolist(),
-                                  circuits.ravel().tolist(), circuit_bps, electrical_bps)
+def _seconds(
+    split: str, sent: np.ndarray, circuits: np.ndarray, circuit_bps: float, electrical_bps: float
+) -> float:
+    return _core.exchange_seconds(
+        split,
+        len(sent),
+        sent.astype(np.int64).ravel().tolist(),
+        circuits.ravel().tolist(),
+        circuit_bps,
+        electrical_bps,
+    )
 
 
 def played(game: Game, experts: ExpertRounds) -> list[np.ndarray]:
@@ -155,8 +184,9 @@ def clairvoyant(game: Game) -> list[int]:
     """The cheapest of all sequences of these choices, one for each request, by a dynamic programme.
     It knows the demands of all requests before the first."""
     count = len(game.choices)
-    moves = np.array([[(game.choices[b] > game.choices[a]).any() for b in range(count)]
-                      for a in range(count)])
+    moves = np.array(
+        [[(game.choices[b] > game.choices[a]).any() for b in range(count)] for a in range(count)]
+    )
     cheapest = np.where(np.arange(count) == 0, 0.0, np.inf)
     before = []
     for number, each in enumerate(game.requests):
@@ -176,4 +206,8 @@ def clairvoyant(game: Game) -> list[int]:
 
 
 CHOICES: dict[str, Callable[[Game], list[int]]] = {
-    "never": never, "always": always, "rent or buy": rent_or_buy, "clairvoyant": clairvoyant}
+    "never": never,
+    "always": always,
+    "rent or buy": rent_or_buy,
+    "clairvoyant": clairvoyant,
+}

@@ -56,10 +56,20 @@ BASELINES = {
 }
 
 
-def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400 Gb/s",
-             servers: int = 128, alpha: int = 6, profile: str = "sim25", seed: int = 1,
-             control: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None,
-             preset: Literal["paper"] | None = "paper", **job: Any) -> tuple[Fabric, MoeJob]:
+def compared(
+    name: str,
+    model: str = "mixtral_8x22b",
+    *,
+    rate: Rate | str = "400 Gb/s",
+    servers: int = 128,
+    alpha: int = 6,
+    profile: str = "sim25",
+    seed: int = 1,
+    control: dict[str, Any] | None = None,
+    fabric: dict[str, Any] | None = None,
+    preset: Literal["paper"] | None = "paper",
+    **job: Any,
+) -> tuple[Fabric, MoeJob]:
     """The fabric of that name (BASELINES) and the job on it.
 
     Args:
@@ -73,16 +83,28 @@ def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400
         UsageError: there is no such baseline.
     """
     if name not in BASELINES:
-        raise UsageError(f"compared: {quoted(name)} is none of {', '.join(BASELINES)}"
-                         f"{did_you_mean(name, BASELINES)}")
+        raise UsageError(
+            f"compared: {quoted(name)} is none of {', '.join(BASELINES)}"
+            f"{did_you_mean(name, BASELINES)}"
+        )
     base = BASELINES[name]
     if preset == "paper":
         job = {"matrix": "fixed"} | job
-    made = MoeJob(model, seed=seed, **job, circuits=CircuitControl(
-        preset=preset, **((control or {}) | base.control)))
+    made = MoeJob(
+        model,
+        seed=seed,
+        **job,
+        circuits=CircuitControl(preset=preset, **((control or {}) | base.control)),
+    )
     region = made.region_servers
-    given = {"servers": servers, "rate": rate, "alpha": alpha, "preset": preset,
-             "region": region, "profile": profile} | (fabric or {})
+    given = {
+        "servers": servers,
+        "rate": rate,
+        "alpha": alpha,
+        "preset": preset,
+        "region": region,
+        "profile": profile,
+    } | (fabric or {})
     if name == "rotor" and profile == "sim25":
         given["profile"] = "rotor10us"  # its dark time is the guard between two slots
     if base.network == "topoopt":
@@ -100,9 +122,17 @@ def _means(job: MoeJob, servers: int, seed: int) -> list[np.ndarray]:
     mean = []
     for region in range(replicas * job.stages):
         each = counts[:, :, region % counts.shape[2]].reshape(-1, *counts.shape[-2:])
-        mean.append(sum(pair_demand(one, tensor_parallel=job.tensor_ranks, gpus_per_server=GPUS,
-                                    duplex=job.circuits.demand if job.circuits else "max")
-                        for one in each))
+        mean.append(
+            sum(
+                pair_demand(
+                    one,
+                    tensor_parallel=job.tensor_ranks,
+                    gpus_per_server=GPUS,
+                    duplex=job.circuits.demand if job.circuits else "max",
+                )
+                for one in each
+            )
+        )
     return [np.asarray(one) for one in mean]
 
 
@@ -129,7 +159,7 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
         # micro-batch.
         each = job.bytes_per_rank / _row_sum(job, servers, seed)
         times = 4 * job.stage_layers[number % job.stages] * job.micro_batches
-        demand[first:first + region, first:first + region] += tokens * each * times
+        demand[first : first + region, first : first + region] += tokens * each * times
     for server in range(servers - region):
         if (server // region) % job.stages != job.stages - 1:
             both = 2 * job.activation_bytes * job.micro_batches

@@ -12,8 +12,12 @@ from loomnet.base.units import Time
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.moe_models import MOE_MODELS
 
-MODELS = {"Mixtral-8x22B": "mixtral_8x22b", "Mixtral-8x7B": "mixtral_8x7b",
-          "LLaMA-MoE": "llama_moe", "Qwen-MoE": "qwen_moe"}
+MODELS = {
+    "Mixtral-8x22B": "mixtral_8x22b",
+    "Mixtral-8x7B": "mixtral_8x7b",
+    "LLaMA-MoE": "llama_moe",
+    "Qwen-MoE": "qwen_moe",
+}
 # Of models with more than 8 experts with the bytes that the authors' simulator counts for them
 # (`matrix_scale="simulator"`); the other constants are MoeJob's own.
 SIMULATOR = {"llama_moe": Time("18.166 ms"), "qwen_moe": Time("11.944 ms")}
@@ -31,8 +35,12 @@ class Fit:
     apart: float
 
 
-def fitted(times_at: Callable[[float], list[float]], published: list[float], first_ms: float,
-           tolerance: float = 1e-4) -> Fit:
+def fitted(
+    times_at: Callable[[float], list[float]],
+    published: list[float],
+    first_ms: float,
+    tolerance: float = 1e-4,
+) -> Fit:
     """The constant whose times are nearest to `published` up to one common factor: published times
     are normalised. Nearest by the sum of squares of the logarithms of their ratios.
 
@@ -46,11 +54,15 @@ def fitted(times_at: Callable[[float], list[float]], published: list[float], fir
         near, far = times_at(now), times_at(now * 1.02)
         slopes = [(b - a) / (0.02 * now) for a, b in zip(near, far, strict=True)]
 
-        def spread(at: float, near: list[float] = near, slopes: list[float] = slopes,
-                   base: float = now) -> float:
-            return statistics.pvariance([
-                math.log((time + slope * (at - base)) / wanted)
-                for time, slope, wanted in zip(near, slopes, published, strict=True)])
+        def spread(
+            at: float, near: list[float] = near, slopes: list[float] = slopes, base: float = now
+        ) -> float:
+            return statistics.pvariance(
+                [
+                    math.log((time + slope * (at - base)) / wanted)
+                    for time, slope, wanted in zip(near, slopes, published, strict=True)
+                ]
+            )
 
         best = _lowest(spread, max(now / 2, 1e-3), now * 2)
         if abs(best / now - 1) < tolerance:

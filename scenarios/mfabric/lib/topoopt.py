@@ -15,8 +15,9 @@ if TYPE_CHECKING:  # networkx itself is imported only where links are computed
     import networkx as nx
 
 
-def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree: int = 8
-                  ) -> list[tuple[int, int]]:
+def topoopt_links(
+    sums: dict[tuple[int, ...], float], demand: np.ndarray, degree: int = 8
+) -> list[tuple[int, int]]:
     """The links between servers. A pair that has several links is listed as many times.
 
     The degree is divided between the all-reduces and the rest in proportion to their bytes, with
@@ -58,7 +59,7 @@ def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree
         free[b] -= 1
 
     for group in sums:
-        for stride in _strides(len(group))[:max(rings // 2, 1)] if rings else []:
+        for stride in _strides(len(group))[: max(rings // 2, 1)] if rings else []:
             around = [(group[i], group[(i + stride) % len(group)]) for i in range(len(group))]
             if len(group) == 2:
                 around = around[:1]

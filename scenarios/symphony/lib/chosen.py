@@ -17,7 +17,9 @@ def chosen(only: str, known: Iterable[str], what: str, *, between: str = ",") ->
     found = []
     for each in filter(None, map(str.strip, only.split(between))):
         if each.casefold() not in by_case:
-            raise UsageError(f"only: no {what} {in_quotes(each)}{did_you_mean(each, names)}; there "
-                             f"are {f'{between} '.join(names)}")
+            raise UsageError(
+                f"only: no {what} {in_quotes(each)}{did_you_mean(each, names)}; there "
+                f"are {f'{between} '.join(names)}"
+            )
         found.append(by_case[each.casefold()])
     return found or names

@@ -47,14 +47,18 @@ KINDS: dict[str, Switches] = {
     "oracle": Switches("laggard-first queue, base marks", queue="laggard_first"),
     "no_marks": Switches("no marks at all", base=False),
     "alone": Switches("extra marks alone", base=False, program={}),
-    "not_owner": Switches("base or extra, the rearmost not base-marked",
-                          program={"base_marks": "not_owner"}),
-    "leaders": Switches("base or extra, base marks on leaders alone",
-                        program={"base_marks": "leaders"}),
-    "not_random": Switches("control: a random sender not base-marked",
-                           program={"base_marks": "not_random"}),
-    "not_leader": Switches("control: the foremost not base-marked",
-                           program={"base_marks": "not_leader"}),
+    "not_owner": Switches(
+        "base or extra, the rearmost not base-marked", program={"base_marks": "not_owner"}
+    ),
+    "leaders": Switches(
+        "base or extra, base marks on leaders alone", program={"base_marks": "leaders"}
+    ),
+    "not_random": Switches(
+        "control: a random sender not base-marked", program={"base_marks": "not_random"}
+    ),
+    "not_leader": Switches(
+        "control: the foremost not base-marked", program={"base_marks": "not_leader"}
+    ),
 }
 
 
@@ -112,23 +116,47 @@ class Condition:
         if not kind.base:
             ecn = False
         if self.host == _NSCC:
-            made = two_tier(planes=1, leaves=2, spines=self.hosts // (2 * self.oversubscription),
-                            hosts_per_leaf=self.hosts // 2, rate="100 Gb/s", delay="1 us")
+            made = two_tier(
+                planes=1,
+                leaves=2,
+                spines=self.hosts // (2 * self.oversubscription),
+                hosts_per_leaf=self.hosts // 2,
+                rate="100 Gb/s",
+                delay="1 us",
+            )
             if ecn is not None:
                 made.override("*--*", ecn=ecn)
         else:
-            made = ring_fabric(self.hosts, oversubscription=self.oversubscription, pfc=self.pfc,
-                               queue=kind.queue, ecn=ecn)
+            made = ring_fabric(
+                self.hosts,
+                oversubscription=self.oversubscription,
+                pfc=self.pfc,
+                queue=kind.queue,
+                ecn=ecn,
+            )
         if kind.program is not None:
-            made.program("*", "symphony", **{
-                "mode": "prob" if by_share else "spaced", "tau": "1 step", "identity": "hdr",
-                **dict(self.switches), **kind.program})
+            made.program(
+                "*",
+                "symphony",
+                **{
+                    "mode": "prob" if by_share else "spaced",
+                    "tau": "1 step",
+                    "identity": "hdr",
+                    **dict(self.switches),
+                    **kind.program,
+                },
+            )
         return made
 
     def job(self) -> AllReduce:
         """One all-reduce, whose ranks send a step once the step before has come whole."""
-        return AllReduce(Size.of(Size(self.step).bytes * self.hosts), transport=self.over,
-                         queue_pair=self.queue_pair, whole_steps=True, step_jitter=self.jitter)
+        return AllReduce(
+            Size.of(Size(self.step).bytes * self.hosts),
+            transport=self.over,
+            queue_pair=self.queue_pair,
+            whole_steps=True,
+            step_jitter=self.jitter,
+        )
 
     def options(self) -> dict[str, Any]:
         """Of the transport."""
@@ -150,16 +178,30 @@ class Condition:
         if not self.bursts:
             return []
         steps = 2 * (self.hosts - 1)
-        return bursts(fabric, UPLINKS, until=Time.of(6 * steps * self.step_ps), share=self.bursts,
-                      mean=Time.of(round(self.burst_steps * self.step_ps)), to=0.2, seed=seed)
+        return bursts(
+            fabric,
+            UPLINKS,
+            until=Time.of(6 * steps * self.step_ps),
+            share=self.bursts,
+            mean=Time.of(round(self.burst_steps * self.step_ps)),
+            to=0.2,
+            seed=seed,
+        )
 
     def fluid(self, seeds: int, first_seed: int = 1) -> FluidGain:
         """The fluid model of this condition, which has neither hosts nor queues."""
         stays = self.rehash == "fixed" and self.queue_pair == "persistent"
-        return fluid_gain(self.hosts, rehash="fixed" if stays else "step", leaves=2,
-                          oversubscription=self.oversubscription, jitter=self.jitter,
-                          bursts=self.bursts, burst_mean=self.burst_steps, seeds=seeds,
-                          first_seed=first_seed)
+        return fluid_gain(
+            self.hosts,
+            rehash="fixed" if stays else "step",
+            leaves=2,
+            oversubscription=self.oversubscription,
+            jitter=self.jitter,
+            bursts=self.bursts,
+            burst_mean=self.burst_steps,
+            seeds=seeds,
+            first_seed=first_seed,
+        )
 
 
 @dataclass(frozen=True)
@@ -190,12 +232,21 @@ class Outcome:
         """Of a run of the condition's job. Raises UsageError where it has no ring steps."""
         steps = result.ring_steps
         activity = ControlActivity.of(result.data.totals)
-        return cls(float(steps.laggard()[-1]), steps.gap(), float(steps.leader().mean()),
-                   float(steps.laggard().mean()), counted(result, "extra_marks"),
-                   counted(result, "base_marks"), counted(result, "unmarked"),
-                   counted(result, "tagged"), counted(result, "pfc_pauses"),
-                   max(row.get("max_queue", 0) for row in result.data.totals.values()), activity,
-                   why_idle(activity, condition.facts()), int(result["errors"] or 0))
+        return cls(
+            float(steps.laggard()[-1]),
+            steps.gap(),
+            float(steps.leader().mean()),
+            float(steps.laggard().mean()),
+            counted(result, "extra_marks"),
+            counted(result, "base_marks"),
+            counted(result, "unmarked"),
+            counted(result, "tagged"),
+            counted(result, "pfc_pauses"),
+            max(row.get("max_queue", 0) for row in result.data.totals.values()),
+            activity,
+            why_idle(activity, condition.facts()),
+            int(result["errors"] or 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -228,8 +279,13 @@ class Pair:
         return 1 - self.on.gap / self.off.gap
 
 
-def run_pair(run: Callable[..., Result], condition: Condition, seed: int, label: str,
-             kinds: Iterable[str] = ("off", "on")) -> Pair:
+def run_pair(
+    run: Callable[..., Result],
+    condition: Condition,
+    seed: int,
+    label: str,
+    kinds: Iterable[str] = ("off", "on"),
+) -> Pair:
     """`run`: lab.run, or a function that takes what it takes. `kinds`: of KINDS; the oracle queue
     is no discipline for hosts of MRC and is left out there."""
     found: dict[str, Outcome] = {}
@@ -237,8 +293,14 @@ def run_pair(run: Callable[..., Result], condition: Condition, seed: int, label:
         if switches == "oracle" and condition.over != "roce":
             continue
         fabric = condition.fabric(switches)
-        result = run(fabric, condition.job(), condition.faults(fabric, seed), seed=seed,
-                     label=f"{label}.{switches}.{seed}", **{condition.over: condition.options()})
+        result = run(
+            fabric,
+            condition.job(),
+            condition.faults(fabric, seed),
+            seed=seed,
+            label=f"{label}.{switches}.{seed}",
+            **{condition.over: condition.options()},
+        )
         found[switches] = Outcome.of(result, condition)
     return Pair(seed, found)
 
@@ -276,6 +338,8 @@ def counted(result: Result, counter: str) -> int:
 def marks_by_switch(result: Result) -> dict[str, tuple[int, int]]:
     """Of each switch that runs the program: marks on packets of rings by its ports' own rule or
     before it, and extra marks."""
-    return {name.removeprefix("switch "): (row.get("base_marks", 0), row.get("extra_marks", 0))
-            for name, row in result.data.totals.items()
-            if name.startswith("switch ") and "tagged" in row}
+    return {
+        name.removeprefix("switch "): (row.get("base_marks", 0), row.get("extra_marks", 0))
+        for name, row in result.data.totals.items()
+        if name.startswith("switch ") and "tagged" in row
+    }

@@ -26,9 +26,16 @@ _RATE, _LOW, _HIGH, _SHARE = 100 * 10**9, 400_000, 1_600_000, 0.2
 
 @checked_call
 def ring_fabric(
-    hosts: int = 16, *, oversubscription: int = 1, rate: Rate | str = "100 Gb/s",
-    delay: Time | str = "1 us", payload: Size | str = "4096 B", pfc: Pfc | bool = True,
-    ecn: Ecn | bool | None = None, queue: str = "priority", **options: Any,
+    hosts: int = 16,
+    *,
+    oversubscription: int = 1,
+    rate: Rate | str = "100 Gb/s",
+    delay: Time | str = "1 us",
+    payload: Size | str = "4096 B",
+    pfc: Pfc | bool = True,
+    ecn: Ecn | bool | None = None,
+    queue: str = "priority",
+    **options: Any,
 ) -> Fabric:
     """Hosts in turn on two leaves, so that both neighbours of a rank are on the other leaf, and
     hosts / oversubscription uplinks between them, half of them above each leaf, a spine for each.
@@ -50,20 +57,31 @@ def ring_fabric(
         FabricError: a number that makes no such fabric.
     """
     if type(oversubscription) is not int or oversubscription < 1:
-        raise FabricError(f"ring_fabric: oversubscription={quoted(oversubscription)} must be a "
-                          "whole number, 1 or more")
+        raise FabricError(
+            f"ring_fabric: oversubscription={quoted(oversubscription)} must be a "
+            "whole number, 1 or more"
+        )
     if type(hosts) is not int or not 4 <= hosts <= _MOST_HOSTS or hosts % (2 * oversubscription):
         over = "" if oversubscription == 1 else f" with oversubscription={oversubscription}"
-        raise FabricError(f"ring_fabric: hosts={quoted(hosts)} must be a multiple of "
-                          f"{2 * oversubscription} from {max(4, 2 * oversubscription)} to "
-                          f"{_MOST_HOSTS}{over}")
+        raise FabricError(
+            f"ring_fabric: hosts={quoted(hosts)} must be a multiple of "
+            f"{2 * oversubscription} from {max(4, 2 * oversubscription)} to "
+            f"{_MOST_HOSTS}{over}"
+        )
     each = Rate.given("ring_fabric: rate", rate)
     if ecn is None:
         low, high = (Size.of(max(at * each.count // _RATE, 1)) for at in (_LOW, _HIGH))
         ecn = Ecn(low, high, share=_SHARE)
-    fabric = two_tier(planes=1, leaves=2, spines=hosts // (2 * oversubscription),
-                      hosts_per_leaf=hosts // 2, rate=each, delay=delay, payload=payload,
-                      pfc=Pfc(_XOFF) if pfc is True else pfc)
+    fabric = two_tier(
+        planes=1,
+        leaves=2,
+        spines=hosts // (2 * oversubscription),
+        hosts_per_leaf=hosts // 2,
+        rate=each,
+        delay=delay,
+        payload=payload,
+        pfc=Pfc(_XOFF) if pfc is True else pfc,
+    )
     deep = {} if pfc is not False else {"data_limit": _DEEP}
     fabric.override("*--*", ecn=ecn, queue=queue, **deep, **options)
     fabric.name = f"ring-{hosts}" + (f"-{oversubscription}to1" if oversubscription > 1 else "")

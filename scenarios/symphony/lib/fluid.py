@@ -90,16 +90,28 @@ class FluidGain:
     @property
     def gaps(self) -> tuple[float, float]:
         """Mean step gap without and with the priority, in steps."""
-        return (statistics.fmean(each.plain_gap for each in self.seeds),
-                statistics.fmean(each.first_gap for each in self.seeds))
+        return (
+            statistics.fmean(each.plain_gap for each in self.seeds),
+            statistics.fmean(each.first_gap for each in self.seeds),
+        )
 
 
 @checked_call
 def fluid_gain(
-    hosts: int, *, rehash: Literal["step", "fixed"] = "step", oversubscription: int = 1,
-    leaves: int = 1, jitter: float = 0.0, bursts: float = 0.0, capacity: float = 0.2,
-    burst_mean: float = 5.0, ahead: int = 1, weight: int | Literal["strict"] = "strict",
-    scope: Literal["link", "switch"] = "link", seeds: int = 24, first_seed: int = 1,
+    hosts: int,
+    *,
+    rehash: Literal["step", "fixed"] = "step",
+    oversubscription: int = 1,
+    leaves: int = 1,
+    jitter: float = 0.0,
+    bursts: float = 0.0,
+    capacity: float = 0.2,
+    burst_mean: float = 5.0,
+    ahead: int = 1,
+    weight: int | Literal["strict"] = "strict",
+    scope: Literal["link", "switch"] = "link",
+    seeds: int = 24,
+    first_seed: int = 1,
 ) -> FluidGain:
     """The gain of one ring all-reduce, 2 (hosts - 1) steps, when links serve the rearmost first.
 
@@ -131,34 +143,55 @@ def fluid_gain(
     _choice("rehash", rehash, ("step", "fixed"))
     _choice("scope", scope, ("link", "switch"))
     for name, value, least, most in (
-        ("hosts", hosts, 2, 4096), ("oversubscription", oversubscription, 1, hosts),
-        ("ahead", ahead, 1, 1 << 20), ("seeds", seeds, 1, _MOST_SEEDS),
+        ("hosts", hosts, 2, 4096),
+        ("oversubscription", oversubscription, 1, hosts),
+        ("ahead", ahead, 1, 1 << 20),
+        ("seeds", seeds, 1, _MOST_SEEDS),
         ("first_seed", first_seed, 0, 1 << 63),
         ("weight", STRICT if weight == "strict" else weight, 1, STRICT),
         ("leaves", leaves, 1, 4096),
     ):
         if type(value) is not int or not least <= value <= most:
-            raise UsageError(f"fluid_gain: {name}={quoted(value)} must be a whole number from "
-                             f"{least} to {most:,}")
+            raise UsageError(
+                f"fluid_gain: {name}={quoted(value)} must be a whole number from "
+                f"{least} to {most:,}"
+            )
     if hosts // oversubscription % leaves:
-        raise UsageError(f"fluid_gain: leaves={leaves} must divide the number of uplinks, "
-                         f"{hosts // oversubscription}")
-    for name, number, low, high in (("jitter", jitter, 0, 1000), ("bursts", bursts, 0, 0.99),
-                                    ("capacity", capacity, 0.001, 1),
-                                    ("burst_mean", burst_mean, 0.001, 1000)):
-        if (isinstance(number, bool) or not isinstance(number, int | float)
-                or not low <= number <= high):
-            raise UsageError(f"fluid_gain: {name}={quoted(number)} must be a number from {low} to "
-                             f"{high}")
+        raise UsageError(
+            f"fluid_gain: leaves={leaves} must divide the number of uplinks, "
+            f"{hosts // oversubscription}"
+        )
+    for name, number, low, high in (
+        ("jitter", jitter, 0, 1000),
+        ("bursts", bursts, 0, 0.99),
+        ("capacity", capacity, 0.001, 1),
+        ("burst_mean", burst_mean, 0.001, 1000),
+    ):
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or not low <= number <= high
+        ):
+            raise UsageError(
+                f"fluid_gain: {name}={quoted(number)} must be a number from {low} to {high}"
+            )
     import loomnet._core as _core
 
     def run(seed: int, gap: int) -> tuple[float, float, float]:
         return _core.fluid_ring(
-            ranks=hosts, uplinks=hosts // oversubscription, leaves=leaves,
-            rehash=rehash == "step", jitter=jitter,
-            burst_share=bursts, burst_capacity=capacity, burst_mean=burst_mean, gap=gap,
-            weight=STRICT if weight == "strict" else weight, switch_wide=scope == "switch",
-            seed=seed)
+            ranks=hosts,
+            uplinks=hosts // oversubscription,
+            leaves=leaves,
+            rehash=rehash == "step",
+            jitter=jitter,
+            burst_share=bursts,
+            burst_capacity=capacity,
+            burst_mean=burst_mean,
+            gap=gap,
+            weight=STRICT if weight == "strict" else weight,
+            switch_wide=scope == "switch",
+            seed=seed,
+        )
 
     rows = []
     for seed in range(first_seed, first_seed + seeds):
@@ -169,5 +202,7 @@ def fluid_gain(
 
 def _choice(name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise UsageError(f"fluid_gain: {name}={quoted(value)} is none of {', '.join(known)}"
-                         f"{did_you_mean(value, known)}")
+        raise UsageError(
+            f"fluid_gain: {name}={quoted(value)} is none of {', '.join(known)}"
+            f"{did_you_mean(value, known)}"
+        )

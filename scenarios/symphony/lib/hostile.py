@@ -33,6 +33,13 @@ def liars(ring: int, lasting: Time | str, claims: Sequence[RingClaim] = ()) -> F
     hosts = range(ring)
     pairs = [(each, (each + 1) % ring) for each in hosts for _ in range(FLOWS_PER_HOST)]
     size = RATE_BPS * Time(lasting).count // (FLOWS_PER_HOST * 8 * 10**12)
-    return Flows(Size.of(size), count=len(pairs), pairs=pairs, transport="roce", name="liars",
-                 hosts=tuple(f"h{ring + each}" for each in hosts),
-                 steps=1 if claims else None, claims=tuple(claims))
+    return Flows(
+        Size.of(size),
+        count=len(pairs),
+        pairs=pairs,
+        transport="roce",
+        name="liars",
+        hosts=tuple(f"h{ring + each}" for each in hosts),
+        steps=1 if claims else None,
+        claims=tuple(claims),
+    )

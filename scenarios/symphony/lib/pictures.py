@@ -25,27 +25,46 @@ def steps_figure(runs: Mapping[str, RingSteps], *, names: Mapping[int, str] | No
     if not isinstance(runs, Mapping) or not runs:
         raise UsageError('steps_figure: give runs by name, as {"extra marks": result.ring_steps}')
     figure = Figure(figsize=(1.2 + 3.6 * len(runs), 4.6), layout="constrained")
-    grid = figure.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False,
-                           height_ratios=[3, 1])
+    grid = figure.subplots(
+        2, len(runs), sharex=True, sharey="row", squeeze=False, height_ratios=[3, 1]
+    )
     scale, unit = _time_unit(max(float(each.laggard()[-1]) for each in runs.values()))
     for column, (title, steps) in enumerate(runs.items()):
         above, below = grid[0][column], grid[1][column]
         for rank, times in steps.completions().items():
             label = None if names is None else names.get(rank, f"rank {rank}")
             colour = _OTHERS if names is None else (_FIRST, _LAST, "#4c8c4a", "#dd8a33")[rank % 4]
-            above.step(times * scale, np.arange(1, len(times) + 1), where="post", color=colour,
-                       linewidth=0.7 if names is None else 1.5, label=label,
-                       linestyle="-" if names is None else ("-", "--", ":", "-.")[rank % 4])
+            above.step(
+                times * scale,
+                np.arange(1, len(times) + 1),
+                where="post",
+                color=colour,
+                linewidth=0.7 if names is None else 1.5,
+                label=label,
+                linestyle="-" if names is None else ("-", "--", ":", "-.")[rank % 4],
+            )
         if names is None:
-            for label, times, colour, style in (("first rank", steps.leader(), _FIRST, "-"),
-                                                ("last rank", steps.laggard(), _LAST, "--")):
-                above.step(times * scale, np.arange(1, len(times) + 1), where="post",
-                           color=colour, linestyle=style, linewidth=1.8, label=label)
+            for label, times, colour, style in (
+                ("first rank", steps.leader(), _FIRST, "-"),
+                ("last rank", steps.laggard(), _LAST, "--"),
+            ):
+                above.step(
+                    times * scale,
+                    np.arange(1, len(times) + 1),
+                    where="post",
+                    color=colour,
+                    linestyle=style,
+                    linewidth=1.8,
+                    label=label,
+                )
         when, gap = steps.gap_series()
         below.step(when * scale, gap, where="post", color="black", linewidth=0.9)
         below.axhline(steps.gap(), color="black", linestyle=":", linewidth=0.9)
-        above.set_title(f"{title}: {scale * float(steps.laggard()[-1]):.3g} {unit}, mean gap "
-                        f"{steps.gap():.2f} steps", fontsize=9)
+        above.set_title(
+            f"{title}: {scale * float(steps.laggard()[-1]):.3g} {unit}, mean gap "
+            f"{steps.gap():.2f} steps",
+            fontsize=9,
+        )
         below.set_xlabel(f"time ({unit})")
         above.grid(alpha=0.3)
         below.grid(alpha=0.3)
@@ -76,9 +95,12 @@ class GainRow:
 
 
 # Of the means beside the gain: marker, size, colour, words.
-_BESIDE = {"fluid": ("|", 14, "black", "fluid gain"), "room": ("4", 11, "black", "room"),
-           "no_marks": ("s", 5, "#dd8a33", "no marks at all"),
-           "oracle": ("x", 7, "#4c8c4a", "oracle queue")}
+_BESIDE = {
+    "fluid": ("|", 14, "black", "fluid gain"),
+    "room": ("4", 11, "black", "room"),
+    "no_marks": ("s", 5, "#dd8a33", "no marks at all"),
+    "oracle": ("x", 7, "#4c8c4a", "oracle queue"),
+}
 
 
 def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
@@ -91,19 +113,39 @@ def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
     least = min([0.0, *(gain for row in rows for gain in (*row.gains, row.no_marks or 0.0))])
     axis.axvspan(100 * least - 5, 0, color="#b83232", alpha=0.10, label="where it loses")
     axis.axvline(0, color="black", linewidth=0.8)
-    axis.axvline(100 * PUBLISHED, color=_LAST, linestyle="--", linewidth=1.2,
-                 label="published, at most")
+    axis.axvline(
+        100 * PUBLISHED, color=_LAST, linestyle="--", linewidth=1.2, label="published, at most"
+    )
     for place, row in enumerate(rows):
         spread = np.linspace(-0.18, 0.18, len(row.gains)) if len(row.gains) > 1 else [0.0]
-        axis.plot(100 * np.asarray(row.gains), place + np.asarray(spread), "o", markersize=3,
-                  color=_OTHERS, label="one seed" if place == 0 else None)
-        axis.plot(100 * float(np.mean(row.gains)), place, "D", markersize=6, color=_FIRST,
-                  label="mean" if place == 0 else None)
+        axis.plot(
+            100 * np.asarray(row.gains),
+            place + np.asarray(spread),
+            "o",
+            markersize=3,
+            color=_OTHERS,
+            label="one seed" if place == 0 else None,
+        )
+        axis.plot(
+            100 * float(np.mean(row.gains)),
+            place,
+            "D",
+            markersize=6,
+            color=_FIRST,
+            label="mean" if place == 0 else None,
+        )
         for field, (marker, size, colour, label) in _BESIDE.items():
             value = getattr(row, field)
             if value is not None:
-                axis.plot(100 * value, place, marker, markersize=size, markeredgewidth=2,
-                          color=colour, label=label if place == 0 else None)
+                axis.plot(
+                    100 * value,
+                    place,
+                    marker,
+                    markersize=size,
+                    markeredgewidth=2,
+                    color=colour,
+                    label=label if place == 0 else None,
+                )
     axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
     axis.invert_yaxis()
     axis.set_xlim(100 * least - 5, 100 * PUBLISHED + 5)
@@ -123,8 +165,9 @@ def marks_figure(marks: Mapping[str, tuple[int, int]]) -> Any:
     places = np.arange(len(marks))
     base, extra = (np.array([each[i] for each in marks.values()]) for i in (0, 1))
     axis.bar(places, base, color=_OTHERS, label="by the port's own rule")
-    axis.bar(places, extra, bottom=base, color=_FIRST, hatch="//", edgecolor="white",
-             label="extra marks")
+    axis.bar(
+        places, extra, bottom=base, color=_FIRST, hatch="//", edgecolor="white", label="extra marks"
+    )
     axis.set_xticks(places, list(marks), rotation=45, ha="right", fontsize=8)
     axis.set_ylabel("marked packets of rings")
     axis.legend(fontsize=8)

@@ -82,7 +82,7 @@ def _packet(data: bytes, block: int) -> Departure | None:
     frame = block + 28
     if captured < _UDP + 24 or data[frame + _IP + 6] != 17:
         return None
-    if int.from_bytes(data[frame + _UDP + 2:frame + _UDP + 4], "big") != _PORT:
+    if int.from_bytes(data[frame + _UDP + 2 : frame + _UDP + 4], "big") != _PORT:
         return None
     magic, kind, gen, job, ring, rank, nranks, prog = _STEP.unpack_from(data, frame + _UDP + 8)
     if magic != _MAGIC or kind & _OTHER:
@@ -91,23 +91,38 @@ def _packet(data: bytes, block: int) -> Departure | None:
     at = frame + (captured + 3) // 4 * 4
     while True:
         code, length = _OPTION.unpack_from(data, at)
-        value = data[at + 4:at + 4 + length]
+        value = data[at + 4 : at + 4 + length]
         if code == 0:
             break
         if code == _FLAGS:
             direction = value[0] & 3
         elif code == _COMMENT and (text := value.decode()).startswith(_MARKED):
-            note = {name: int(number) for name, _, number in
-                    (word.partition("=") for word in text[len(_MARKED):].split())}
+            note = {
+                name: int(number)
+                for name, _, number in (
+                    word.partition("=") for word in text[len(_MARKED) :].split()
+                )
+            }
         at += 4 + (length + 3) // 4 * 4
     if direction != _OUTBOUND:
         return None
-    return Departure(high << 32 | low, data[frame + _IP + 1] >> 4 & 3 == 3, bool(kind & _LAST),
-                     gen, job, ring, rank, nranks, prog, note)
+    return Departure(
+        high << 32 | low,
+        data[frame + _IP + 1] >> 4 & 3 == 3,
+        bool(kind & _LAST),
+        gen,
+        job,
+        ring,
+        rank,
+        nranks,
+        prog,
+        note,
+    )
 
 
-def marks_seen(capture: str | Path, *, shift: int = 17, tau: int = STEP, stale: int = 2
-               ) -> list[SeenMark]:
+def marks_seen(
+    capture: str | Path, *, shift: int = 17, tau: int = STEP, stale: int = 2
+) -> list[SeenMark]:
     """Every extra mark in the capture of one port, with its witness looked up among the packets
     before it. `shift`: an epoch is 2^shift ns of the engine's clock. Raises UsageError for a file
     that is no whole capture of a run."""
@@ -123,8 +138,13 @@ def marks_seen(capture: str | Path, *, shift: int = 17, tau: int = STEP, stale: 
         ranks = latest.setdefault(ring, {})
         begun = first.setdefault(ring, each.ns)
         if each.note is not None:
-            found.append(SeenMark(each, _edges(begun, each.ns, started, shift),
-                                  _wrong(each, each.note, ranks, started, shift, tau, stale)))
+            found.append(
+                SeenMark(
+                    each,
+                    _edges(begun, each.ns, started, shift),
+                    _wrong(each, each.note, ranks, started, shift, tau, stale),
+                )
+            )
         ranks[each.rank] = each
     return found
 
@@ -139,8 +159,10 @@ def _started(capture: str | Path, data: bytes) -> int:
                 high, low = _BLOCK.unpack_from(data, option + 4)
                 return high << 32 | low
             option += 4 + (head[1] + 3) // 4 * 4
-    raise UsageError(f"{capture}: its end does not say when the capture started; the run was "
-                     f"broken off, or an earlier Loomnet wrote it: run it again")
+    raise UsageError(
+        f"{capture}: its end does not say when the capture started; the run was "
+        f"broken off, or an earlier Loomnet wrote it: run it again"
+    )
 
 
 def _edges(since: int, until: int, started: int, shift: int) -> int:
@@ -150,8 +172,15 @@ def _edges(since: int, until: int, started: int, shift: int) -> int:
     return (until - started - 1 >> shift) - (since - started >> shift)
 
 
-def _wrong(marked: Departure, note: dict[str, int], ranks: dict[int, Departure],
-           started: int, shift: int, tau: int, stale: int) -> str | None:
+def _wrong(
+    marked: Departure,
+    note: dict[str, int],
+    ranks: dict[int, Departure],
+    started: int,
+    shift: int,
+    tau: int,
+    stale: int,
+) -> str | None:
     if not marked.ce:
         return "the packet left without CE"
     says = (note["job"], note["ring"], note["rank"], note["prog"])

@@ -17,11 +17,11 @@ using State = RegionController::State;
 using Kind = RegionEvent::Kind;
 
 // What eight servers exchange, from the publication's matrix with one expert on each.
-inline const Demand kDemand = {
-    0,     14616, 11915, 13939, 13136, 10365, 11049, 15831, 14616, 0,     6004, 9351, 9487, 8811, 6416, 10225,
-    11915, 6004,  0,     3720,  5390,  4110,  1792,  5791,  13939, 9351,  3720, 0,    6717, 6506, 5207, 9101,
-    13136, 9487,  5390,  6717,  0,     6936,  4911,  9476,  10365, 8811,  4110, 6506, 6936, 0,    4016, 9215,
-    11049, 6416,  1792,  5207,  4911,  4016,  0,     4806,  15831, 10225, 5791, 9101, 9476, 9215, 4806, 0};
+inline const Demand kDemand = {0,    14616, 11915, 13939, 13136, 10365, 11049, 15831, 14616, 0,     6004, 9351,  9487,
+                               8811, 6416,  10225, 11915, 6004,  0,     3720,  5390,  4110,  1792,  5791, 13939, 9351,
+                               3720, 0,     6717,  6506,  5207,  9101,  13136, 9487,  5390,  6717,  0,    6936,  4911,
+                               9476, 10365, 8811,  4110,  6506,  6936,  0,     4016,  9215,  11049, 6416, 1792,  5207,
+                               4911, 4016,  0,     4806,  15831, 10225, 5791,  9101,  9476,  9215,  4806, 0};
 
 // The same servers by other names: server i is server (i + by) mod 8.
 inline Demand turned(std::size_t by) {
@@ -78,8 +78,8 @@ inline void expect_patched(const RegionController& controller, World& world, std
   for (std::size_t port = 0; port < controller.ports().peer.size(); ++port) {
     const std::int32_t peer = controller.ports().peer[port];
     if (peer != kNoPeer) {
-      wanted.push_back({static_cast<panel::Port>(first + port),
-                        static_cast<panel::Port>(first + static_cast<std::size_t>(peer))});
+      wanted.push_back(
+          {static_cast<panel::Port>(first + port), static_cast<panel::Port>(first + static_cast<std::size_t>(peer))});
     }
   }
   std::vector<panel::CrossConnect> seen = world.panel.cross_connects();

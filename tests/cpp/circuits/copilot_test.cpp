@@ -99,7 +99,8 @@ TEST(Copilot, ProjectionIsTheNearestPoint) {
 TEST(Copilot, RefusesWhatIsNoLoad) {
   Copilot copilot(3);
   const std::vector<double> good{1, 2, 3};
-  for (const std::vector<double>& bad : {std::vector<double>{1, 2}, {0, 0, 0}, {1, -1, 3}, {1, NAN, 1}, {1, INFINITY, 1}}) {
+  for (const std::vector<double>& bad :
+       {std::vector<double>{1, 2}, {0, 0, 0}, {1, -1, 3}, {1, NAN, 1}, {1, INFINITY, 1}}) {
     EXPECT_THROW(copilot.record(good, bad), std::invalid_argument);
     EXPECT_THROW(copilot.record(bad, good), std::invalid_argument);
     EXPECT_THROW(copilot.predict(bad), std::invalid_argument);

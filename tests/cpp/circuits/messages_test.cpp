@@ -17,9 +17,9 @@ DemandReport report() {
 }
 
 TEST(DemandReport, HasItsFieldsWhereTheFormatSays) {
-  const std::vector<std::uint8_t> expected = {
-      0x4d, 0x44, 0x46, 0x4d, 1,    2,    0x02, 0x01, 0x06, 0x05, 0x04, 0x03, 7,    0,    8,    0,
-      1,    0,    2,    0,    0x0d, 0x0c, 0x0b, 0x0a, 0x11, 0,    0,    0,    0x55, 0x44, 0x33, 0x22};
+  const std::vector<std::uint8_t> expected = {0x4d, 0x44, 0x46, 0x4d, 1, 2, 0x02, 0x01, 0x06, 0x05, 0x04,
+                                              0x03, 7,    0,    8,    0, 1, 0,    2,    0,    0x0d, 0x0c,
+                                              0x0b, 0x0a, 0x11, 0,    0, 0, 0x55, 0x44, 0x33, 0x22};
   EXPECT_EQ(report().serialize(), expected);
   EXPECT_EQ(DemandReport::parse(expected), report());
 }
@@ -57,9 +57,9 @@ CircuitMap map() {
 }
 
 TEST(CircuitMap, HasItsFieldsWhereTheFormatSays) {
-  const std::vector<std::uint8_t> expected = {
-      0x49, 0x43, 0x46, 0x4d, 1,    1,    3,    0,    8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
-      9,    0,    10,   0,    2,    0,    0,    0,    1, 0, 2, 0, 3, 4, 1, 0, 0,    0,    5,    0,    0,    6,    0,    0};
+  const std::vector<std::uint8_t> expected = {0x49, 0x43, 0x46, 0x4d, 1,    1,    3,    0,    8, 7, 6,  5, 4, 3, 2, 1,
+                                              0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 9, 0, 10, 0, 2, 0, 0, 0,
+                                              1,    0,    2,    0,    3,    4,    1,    0,    0, 0, 5,  0, 0, 6, 0, 0};
   EXPECT_EQ(map().serialize(), expected);
   EXPECT_EQ(CircuitMap::parse(expected), map());
 }

@@ -349,12 +349,23 @@ TEST(RegionController, RandomSequencesEndWithThePanelAsThoughtAndNothingHeld) {
           if (random.below(4) != 0) controller.circuits_changed(now);  // else the next demand finds it
           break;
         }
-        case 0: controller.set_server(random.below(8), random.below(2), now); break;
-        case 1: controller.set_port(random.below(8), random.below(settings.alpha), random.below(2), now); break;
-        case 2: controller.set_panel(random.below(4) != 0, now); break;
-        case 3: controller.drained(now); break;
-        case 4: controller.advance(now); break;
-        default: controller.demand(layer(static_cast<std::uint16_t>(random.below(9))), turned(random.below(8)), now);
+        case 0:
+          controller.set_server(random.below(8), random.below(2), now);
+          break;
+        case 1:
+          controller.set_port(random.below(8), random.below(settings.alpha), random.below(2), now);
+          break;
+        case 2:
+          controller.set_panel(random.below(4) != 0, now);
+          break;
+        case 3:
+          controller.drained(now);
+          break;
+        case 4:
+          controller.advance(now);
+          break;
+        default:
+          controller.demand(layer(static_cast<std::uint16_t>(random.below(9))), turned(random.below(8)), now);
       }
       ASSERT_TRUE(controller.state() != State::live || world.held.empty()) << seed;
     }

@@ -22,7 +22,8 @@ TEST(RegionWorthwhile, WhatIsNotWorthwhileIsReadyAtOnceAndDarkensNothing) {
   for (const bool all_dark : {false, true}) {
     World world;
     RegionController controller(weighed(all_dark), world);
-    controller.demand(layer(0), kDemand, {}, false, use_of(kDemand, 1'000'000));  // 10 s by wires, a fifth with circuits
+    controller.demand(layer(0), kDemand, {}, false,
+                      use_of(kDemand, 1'000'000));  // 10 s by wires, a fifth with circuits
     EXPECT_EQ(controller.state(), State::dark);
     controller.advance(milliseconds(25));
     controller.take_events();

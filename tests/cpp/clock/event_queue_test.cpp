@@ -14,9 +14,7 @@ namespace {
 struct Recorder : EventHandler {
   std::vector<std::pair<std::int64_t, std::uint64_t>>* log = nullptr;
   std::uint64_t tag = 0;
-  void on_event(std::uint64_t what, Picoseconds now) override {
-    log->push_back({now.count, tag * 1000 + what});
-  }
+  void on_event(std::uint64_t what, Picoseconds now) override { log->push_back({now.count, tag * 1000 + what}); }
 };
 
 TEST(EventQueue, EqualTimesByObjectThenSequence) {
@@ -32,8 +30,7 @@ TEST(EventQueue, EqualTimesByObjectThenSequence) {
   queue.schedule({5}, ib, 3);
   queue.schedule({4}, ib, 4);
   queue.run_until({10});
-  const std::vector<std::pair<std::int64_t, std::uint64_t>> expected{
-      {4, 2004}, {5, 1002}, {5, 2001}, {5, 2003}};
+  const std::vector<std::pair<std::int64_t, std::uint64_t>> expected{{4, 2004}, {5, 1002}, {5, 2001}, {5, 2003}};
   EXPECT_EQ(log, expected);
   EXPECT_EQ(queue.now().count, 10);
 }

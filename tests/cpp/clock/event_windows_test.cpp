@@ -56,9 +56,8 @@ TEST_F(EventWindows, OneDomainAfterTheOtherWithinAWindow) {
   EXPECT_EQ(queue_.pending(), 6u);
   EXPECT_EQ(queue_.next(), nanoseconds(100));
   EXPECT_TRUE(queue_.run_until(nanoseconds(2'000)));
-  const std::vector<Seen> expected{
-      {1, nanoseconds(300), 3}, {2, nanoseconds(100), 1},   {kAnybody, nanoseconds(900), 6},
-      {1, nanoseconds(900), 2}, {2, nanoseconds(950), 5}, {1, nanoseconds(1'100), 4}};
+  const std::vector<Seen> expected{{1, nanoseconds(300), 3}, {2, nanoseconds(100), 1}, {kAnybody, nanoseconds(900), 6},
+                                   {1, nanoseconds(900), 2}, {2, nanoseconds(950), 5}, {1, nanoseconds(1'100), 4}};
   EXPECT_EQ(log_, expected);
   EXPECT_EQ(queue_.now(), nanoseconds(2'000));
   EXPECT_TRUE(queue_.empty());
@@ -187,8 +186,10 @@ TEST_F(EventWindows, ARunGoesOnWhenTheWayOfServingChanges) {
   } changer;
   changer.queue = &queue_;
   const ObjectId change = queue_.add(changer), a = object(1), b = object(2);
-  for (std::uint64_t i = 0; i < 40; ++i) queue_.schedule(nanoseconds(1'250) * static_cast<std::int64_t>(i), change, i % 2);
-  for (std::int64_t i = 0; i < 500; ++i) queue_.schedule(nanoseconds(100) * i, i % 3 ? a : b, static_cast<std::uint64_t>(i));
+  for (std::uint64_t i = 0; i < 40; ++i)
+    queue_.schedule(nanoseconds(1'250) * static_cast<std::int64_t>(i), change, i % 2);
+  for (std::int64_t i = 0; i < 500; ++i)
+    queue_.schedule(nanoseconds(100) * i, i % 3 ? a : b, static_cast<std::uint64_t>(i));
   EXPECT_TRUE(queue_.run_until(nanoseconds(60'000)));
   EXPECT_EQ(log_.size(), 500u);
   for (const Domain domain : {1u, 2u}) {
@@ -233,9 +234,7 @@ std::vector<std::vector<Seen>> chaos(std::uint64_t seed, Domain domains, unsigne
   struct Shortener : EventHandler {
     EventQueue* queue = nullptr;
     bool apart = false;
-    void on_event(std::uint64_t, Picoseconds) override {
-      queue->set_lookahead(queue->lookahead() / 2, apart);
-    }
+    void on_event(std::uint64_t, Picoseconds) override { queue->set_lookahead(queue->lookahead() / 2, apart); }
   } shortener;
   EventQueue queue;
   std::vector<ObjectId> ids;
@@ -269,9 +268,8 @@ std::vector<std::vector<Seen>> chaos(std::uint64_t seed, Domain domains, unsigne
   for (std::vector<Seen>& log : logs) {
     const auto earlier = [](const Seen& a, const Seen& b) { return a.at < b.at; };
     EXPECT_TRUE(std::is_sorted(log.begin(), log.end(), earlier));
-    std::sort(log.begin(), log.end(), [](const Seen& a, const Seen& b) {
-      return a.at != b.at ? a.at < b.at : a.what < b.what;
-    });
+    std::sort(log.begin(), log.end(),
+              [](const Seen& a, const Seen& b) { return a.at != b.at ? a.at < b.at : a.what < b.what; });
   }
   return logs;
 }

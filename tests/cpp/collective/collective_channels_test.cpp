@@ -33,8 +33,7 @@ Operation message(Collective kind, Ints& v, GroupRank peer, std::uint32_t tag = 
 
 void expect_ok(const World& world, JobRank rank, OperationId id, const std::string& what) {
   ASSERT_NE(world.result(rank, id), nullptr) << what << ": rank " << rank << " waits for ever";
-  ASSERT_EQ(world.result(rank, id)->status, OperationStatus::ok)
-      << what << ": " << world.result(rank, id)->message;
+  ASSERT_EQ(world.result(rank, id)->status, OperationStatus::ok) << what << ": " << world.result(rank, id)->message;
 }
 
 TEST(Channels, AHundredCommunicatorsTakeTurnsOnTwoChannels) {
@@ -54,8 +53,7 @@ TEST(Channels, AHundredCommunicatorsTakeTurnsOnTwoChannels) {
       for (JobRank r = 0; r < kRanks; ++r) {
         std::iota(sent[r].begin(), sent[r].end(), id * r);
         ids.push_back(world.start(r, id, message(Collective::send, sent[r], (r + 1) % kRanks)));
-        ids.push_back(world.start(r, id, message(Collective::recv, got[(r + 1) % kRanks],
-                                                 (r + kRanks - 1) % kRanks)));
+        ids.push_back(world.start(r, id, message(Collective::recv, got[(r + 1) % kRanks], (r + kRanks - 1) % kRanks)));
       }
       world.run();
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -146,7 +144,9 @@ TEST(Channels, AMessageIsClearedAfterItsChannelHasGoneToAnother) {
     for (CommunicatorId id = 0; id < kGroups; ++id) {
       expect_ok(world, 0, sends[id], "send");
       expect_ok(world, 1, receives[id], "receive");
-      if (seed % 3 != 0) { ASSERT_EQ(sent[id], got[id]); }
+      if (seed % 3 != 0) {
+        ASSERT_EQ(sent[id], got[id]);
+      }
     }
     world.expect_quiet();
   }
@@ -159,8 +159,7 @@ TEST(Channels, RandomWorkOverRandomCommunicators) {
     RandomStream random(seed, 5, 5);
     const std::uint32_t n = 2 + random.below(4), groups = 3 + random.below(30);
     const bool bytes = random.below(5) != 0;
-    World world(n, seed, {0, 1 + random.below(4), 64 * (1 + random.below(3)), 1 + random.below(4)},
-                bytes);
+    World world(n, seed, {0, 1 + random.below(4), 64 * (1 + random.below(3)), 1 + random.below(4)}, bytes);
     struct Task {
       enum { create, reduce, send, receive, close } kind;
       CommunicatorId id;
@@ -244,8 +243,12 @@ TEST(Channels, RandomWorkOverRandomCommunicators) {
       stuck = 0;
       ++done[r];
       switch (t.kind) {
-        case Task::create: world.at(r).create(t.id, members[t.id]); break;
-        case Task::close: world.at(r).close(t.id); break;
+        case Task::create:
+          world.at(r).create(t.id, members[t.id]);
+          break;
+        case Task::close:
+          world.at(r).close(t.id);
+          break;
         case Task::reduce:
           started.push_back({r, t.id, world.start(r, t.id, all_reduce(data[t.data]))});
           break;
@@ -257,8 +260,7 @@ TEST(Channels, RandomWorkOverRandomCommunicators) {
     }
     world.run();
     for (const Started& s : started) {
-      expect_ok(world, s.rank, s.operation,
-                "seed " + std::to_string(seed) + ", group " + std::to_string(s.id));
+      expect_ok(world, s.rank, s.operation, "seed " + std::to_string(seed) + ", group " + std::to_string(s.id));
       if (HasFatalFailure()) return;
     }
     for (std::size_t i = 0; bytes && i < data.size(); ++i) {

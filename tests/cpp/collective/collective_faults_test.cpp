@@ -30,12 +30,10 @@ TEST(Faults, TwoAgainstThreeElements) {
   world.run();
   for (const auto* result : {world.result(0, a), world.result(1, b)}) {
     ASSERT_NE(result, nullptr);
-    EXPECT_TRUE(result->status == OperationStatus::mismatch ||
-                result->status == OperationStatus::peer_aborted);
+    EXPECT_TRUE(result->status == OperationStatus::mismatch || result->status == OperationStatus::peer_aborted);
   }
-  const OperationResult* named = world.result(0, a)->status == OperationStatus::mismatch
-                                     ? world.result(0, a)
-                                     : world.result(1, b);
+  const OperationResult* named =
+      world.result(0, a)->status == OperationStatus::mismatch ? world.result(0, a) : world.result(1, b);
   ASSERT_EQ(named->status, OperationStatus::mismatch);
   EXPECT_NE(named->message.find("all_reduce(float32, 3 elements, sum)"), std::string::npos);
   EXPECT_NE(named->message.find("all_reduce(float32, 2 elements, sum)"), std::string::npos);
@@ -129,8 +127,7 @@ TEST(Faults, LostPeerFailsItsCommunicatorsOnly) {
   world.run();
   for (JobRank r = 0; r < 3; ++r) {
     ASSERT_NE(world.result(r, ids[r]), nullptr);
-    EXPECT_EQ(world.result(r, ids[r])->status,
-              r == 2 ? OperationStatus::peer_failed : OperationStatus::peer_aborted);
+    EXPECT_EQ(world.result(r, ids[r])->status, r == 2 ? OperationStatus::peer_failed : OperationStatus::peer_aborted);
   }
   EXPECT_NE(world.result(2, ids[2])->message.find("job rank 3 left"), std::string::npos);
   Floats x(50, 2.0f), y(50, 3.0f);
@@ -152,8 +149,7 @@ TEST(Faults, FailedWriteNamesPeerAndStatus) {
   world.break_pair(0, 1);
   ASSERT_NE(world.result(0, a), nullptr);
   EXPECT_EQ(world.result(0, a)->status, OperationStatus::peer_failed);
-  EXPECT_NE(world.result(0, a)->message.find("job rank 1 cannot be reached: retry_exceeded"),
-            std::string::npos);
+  EXPECT_NE(world.result(0, a)->message.find("job rank 1 cannot be reached: retry_exceeded"), std::string::npos);
   EXPECT_TRUE(world.at(0).quiescent());
 }
 
@@ -246,7 +242,8 @@ TEST(Faults, ARankThatLeavesWithOperationsUnfinishedIsNamedToTheOthers) {
   world.run();
   ASSERT_NE(world.result(0, waits), nullptr);
   EXPECT_EQ(world.result(0, waits)->status, OperationStatus::peer_aborted);
-  EXPECT_THAT(world.result(0, waits)->message, ::testing::HasSubstr("job rank 1 left with operations of its own unfinished"));
+  EXPECT_THAT(world.result(0, waits)->message,
+              ::testing::HasSubstr("job rank 1 left with operations of its own unfinished"));
 }
 
 // --- a peer that does what it likes --------------------------------------------------------------
@@ -273,21 +270,17 @@ TEST(Malice, EachBreachHasAName) {
       {"data on a channel that does not exist", {{word(Immediate::data(8, 0, true, true, 0)), 48}}},
       {"data on a channel that is not open", {{word(Immediate::data(3, 0, true, true, 0)), 48}}},
       {"data in a slot out of turn", {{open, 0}, {word(Immediate::data(0, 1, true, true, 0)), 48}}},
-      {"data of a length no slot has",
-       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 47}}},
-      {"data of a length no slot has",
-       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 177}}},
+      {"data of a length no slot has", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 47}}},
+      {"data of a length no slot has", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 177}}},
       {"credit for slots that were not used", {{word({ImmediateKind::credit, 0, 4}), 0}}},
       {"credit for slots that were not used", {{word({ImmediateKind::credit, 0, 0}), 0}}},
       {"control of a channel that does not exist", {{word({ImmediateKind::credit, 9, 1}), 0}}},
       {"a channel opened while in use", {{open, 0}, {open, 0}}},
-      {"a second channel for the same traffic",
-       {{open, 0}, {word(Immediate::named(ImmediateKind::open, 1, 1)), 0}}},
+      {"a second channel for the same traffic", {{open, 0}, {word(Immediate::named(ImmediateKind::open, 1, 1)), 0}}},
       {"a channel closed that is not open", {{word({ImmediateKind::close, 0, 0}), 0}}},
       {"clear-to-send on a channel without messages", {{word({ImmediateKind::clear, 0, 0}), 0}}},
       {"an abort without a reason", {{word({ImmediateKind::abort, 0, 2}), 0}}},
-      {"a slot without a valid header",
-       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 64}}},
+      {"a slot without a valid header", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 64}}},
   };
   for (const Breach& b : breaches) {
     World world(2, 1, shape);
@@ -311,8 +304,7 @@ TEST(Malice, SendingWithoutCreditIsNoticed) {
     SlotHeader h;
     h.communicator = 1;
     h.sequence = 7;
-    h.serialize(std::span<std::uint8_t, 48>(
-        world.staging(0) + world.layout().receive_slot(1, 0, slot), 48));
+    h.serialize(std::span<std::uint8_t, 48>(world.staging(0) + world.layout().receive_slot(1, 0, slot), 48));
     world.forge(1, 0, word(Immediate::data(0, slot, true, true, 7)), 48);
   }
   EXPECT_FALSE(world.at(0).find(1)->failed());
@@ -344,19 +336,17 @@ TEST(Malice, RandomGarbageNeverCrashesAndOthersGoOn) {
     for (int i = 0; i < 30; ++i) {
       if (seed % 4 != 0) {
         for (int k = 0; k < 40; ++k) {
-          world.staging(0)[world.layout().receive_row(2) +
-                           random.below(static_cast<std::uint32_t>(world.layout().row_bytes()))] =
+          world.staging(
+              0)[world.layout().receive_row(2) + random.below(static_cast<std::uint32_t>(world.layout().row_bytes()))] =
               static_cast<std::uint8_t>(random());
         }
       }
-      Immediate immediate{static_cast<ImmediateKind>(1 + random.below(7)),
-                          static_cast<std::uint8_t>(random.below(5)),
-                          random.below(3) == 0
-                              ? static_cast<std::uint32_t>(random()) & Immediate::kValueMask
-                              : random.below(8)};
+      Immediate immediate{
+          static_cast<ImmediateKind>(1 + random.below(7)), static_cast<std::uint8_t>(random.below(5)),
+          random.below(3) == 0 ? static_cast<std::uint32_t>(random()) & Immediate::kValueMask : random.below(8)};
       if (random.below(2) == 0) {
-        immediate = Immediate::data(static_cast<std::uint8_t>(random.below(2)), random.below(2),
-                                    random.below(2) == 0, random.below(2) == 0, random.below(3));
+        immediate = Immediate::data(static_cast<std::uint8_t>(random.below(2)), random.below(2), random.below(2) == 0,
+                                    random.below(2) == 0, random.below(3));
       }
       const bool data_kind = immediate.kind == ImmediateKind::data;
       world.forge(2, 0, immediate.encode(), data_kind ? 48 + 4 * random.below(33) : 0);

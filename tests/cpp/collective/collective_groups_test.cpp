@@ -122,9 +122,8 @@ TEST(Groups, OneMemberMayBeLateByManyOperations) {
 TEST(Groups, LengthsOnlyPostsTheSameWrites) {
   // Per pair of ranks the sequence of data lengths and immediates must be that of real bytes.
   for (const Collective collective :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-        Collective::broadcast, Collective::reduce, Collective::all_to_all, Collective::gather,
-        Collective::scatter, Collective::barrier}) {
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast,
+        Collective::reduce, Collective::all_to_all, Collective::gather, Collective::scatter, Collective::barrier}) {
     const std::uint32_t n = 5;
     std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> logs[2];
     for (const bool bytes : {true, false}) {
@@ -245,8 +244,7 @@ TEST(Groups, FinishedMayStartTheNextOperation) {
 
 // One rank by hand: the network's answers come when the test gives them.
 struct ByHand : Verbs, OperationSink {
-  explicit ByHand(bool await_sends)
-      : layout({2, 4, 64, 1}), executor(layout, 0, nullptr, *this, *this, await_sends) {
+  explicit ByHand(bool await_sends) : layout({2, 4, 64, 1}), executor(layout, 0, nullptr, *this, *this, await_sends) {
     executor.create(1, std::vector<JobRank>{0, 1});
   }
   void post(JobRank, const Write& write) override { writes.push_back(write); }
@@ -261,9 +259,7 @@ struct ByHand : Verbs, OperationSink {
     op.count = count;
     return executor.start(1, op);
   }
-  void complete(std::size_t write) {
-    executor.on_completion(1, writes.at(write).id, WriteStatus::ok);
-  }
+  void complete(std::size_t write) { executor.on_completion(1, writes.at(write).id, WriteStatus::ok); }
   StagingLayout layout;
   std::vector<Write> writes;
   std::vector<std::uint64_t> ended;
@@ -310,8 +306,8 @@ TEST(Wire, ImmediateAndHeaderRoundTrip) {
     EXPECT_EQ(d->last(), (i & 2) != 0);
     EXPECT_EQ(d->sequence_low(), low);
     const std::uint32_t id = random.below(1 << 20);
-    const auto o = Immediate::decode(
-        Immediate::named(ImmediateKind::open, channel, id, Traffic::point_to_point).encode());
+    const auto o =
+        Immediate::decode(Immediate::named(ImmediateKind::open, channel, id, Traffic::point_to_point).encode());
     EXPECT_EQ(o->communicator(), id);
     EXPECT_EQ(o->traffic(), Traffic::point_to_point);
 
@@ -326,8 +322,7 @@ TEST(Wire, ImmediateAndHeaderRoundTrip) {
         h->serialize(std::span<std::uint8_t, 48>(again));
         ASSERT_EQ(0, std::memcmp(bytes, again, 48));
       } else {
-        EXPECT_TRUE(bytes[4] >= kCollectives || bytes[5] >= kDataTypes || bytes[6] >= kReduceOps ||
-                    bytes[7] > 2);
+        EXPECT_TRUE(bytes[4] >= kCollectives || bytes[5] >= kDataTypes || bytes[6] >= kReduceOps || bytes[7] > 2);
       }
     } else {
       SlotHeader::parse(std::span<const std::uint8_t, 48>(bytes));

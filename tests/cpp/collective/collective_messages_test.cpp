@@ -128,8 +128,7 @@ TEST(Messages, SizeAndTypeMismatchAreNamed) {
   world.run();
   ASSERT_NE(world.result(1, recv), nullptr);
   EXPECT_EQ(world.result(1, recv)->status, OperationStatus::mismatch);
-  EXPECT_NE(world.result(1, recv)->message.find("rank 0 sends 20 bytes of uint8 with tag 4"),
-            std::string::npos)
+  EXPECT_NE(world.result(1, recv)->message.find("rank 0 sends 20 bytes of uint8 with tag 4"), std::string::npos)
       << world.result(1, recv)->message;
 }
 

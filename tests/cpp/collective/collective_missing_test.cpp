@@ -71,7 +71,8 @@ TEST(MissingBytesOf, AReliableOperationAreNone) {
     EXPECT_EQ(pair.result(r)->received.delivered, 4 * kElements);
     EXPECT_TRUE(pair.result(r)->received.missing.empty());
   }
-  for (std::uint64_t i = 0; i < kElements; ++i) ASSERT_EQ(pair.tensor[0][i], static_cast<std::int32_t>(2 + 2 * i + 7000));
+  for (std::uint64_t i = 0; i < kElements; ++i)
+    ASSERT_EQ(pair.tensor[0][i], static_cast<std::int32_t>(2 + 2 * i + 7000));
 }
 
 TEST(MissingBytesOf, AnAllReduceAreKnownToTheRanksThatMissThem) {
@@ -134,7 +135,8 @@ TEST(MissingBytesOf, AMessageAreZerosWhereItSays) {
 
 TEST(MissingBytesOf, AMessageAreWhatThePolicySays) {
   Pair pair(3);
-  pair.world.at(1).set_fill([](std::span<std::uint8_t> lost) { std::fill(lost.begin(), lost.end(), std::uint8_t{0xff}); });
+  pair.world.at(1).set_fill(
+      [](std::span<std::uint8_t> lost) { std::fill(lost.begin(), lost.end(), std::uint8_t{0xff}); });
   pair.run(Collective::send, Collective::recv, 1);
   const std::vector<bool> missing = missing_in(*pair.result(1), pair.tensor[1]);
   EXPECT_TRUE(std::count(missing.begin(), missing.end(), true) > 0);
@@ -250,8 +252,7 @@ TEST(MissingBytesOf, LengthsOnlyAreCounted) {
 TEST(MissingBytesOf, AToleranceThatIsNoShareIsRefused) {
   Pair pair(1);
   for (const float tolerance : {-0.1f, 1.1f, std::numeric_limits<float>::quiet_NaN()}) {
-    EXPECT_THROW(pair.world.start(0, 0, pair.operation(0, Collective::all_reduce, tolerance)),
-                 std::invalid_argument);
+    EXPECT_THROW(pair.world.start(0, 0, pair.operation(0, Collective::all_reduce, tolerance)), std::invalid_argument);
   }
 }
 

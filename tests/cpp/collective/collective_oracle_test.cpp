@@ -20,14 +20,11 @@ struct Case {
 
 class Oracle : public ::testing::TestWithParam<Case> {
  protected:
-  Oracle() : world(GetParam().ranks, GetParam().seed, shape()), n(GetParam().ranks) {
-    world.create_all(5);
-  }
+  Oracle() : world(GetParam().ranks, GetParam().seed, shape()), n(GetParam().ranks) { world.create_all(5); }
   // Slot counts and sizes vary with the seed, one slot per channel included.
   static StagingConfig shape() {
     const std::uint64_t s = GetParam().seed;
-    return {0, static_cast<std::uint32_t>(1 + s % 5), static_cast<std::uint32_t>(64 * (1 + s % 3)),
-            4};
+    return {0, static_cast<std::uint32_t>(1 + s % 5), static_cast<std::uint32_t>(64 * (1 + s % 3)), 4};
   }
   Ints values(std::uint64_t count) {
     Ints v(count);
@@ -106,9 +103,7 @@ TEST_P(Oracle, FloatAllReduceAgreesBitForBitBetweenRanks) {
       std::vector<std::vector<float>> in(n, std::vector<float>(count));
       std::vector<double> want(count, 0), size(count, 0);
       for (JobRank r = 0; r < n; ++r) {
-        const double factor = reduce == ReduceOp::premul_sum ? 0.5 + r
-                              : reduce == ReduceOp::avg      ? 1.0 / n
-                                                             : 1.0;
+        const double factor = reduce == ReduceOp::premul_sum ? 0.5 + r : reduce == ReduceOp::avg ? 1.0 / n : 1.0;
         for (std::size_t i = 0; i < count; ++i) {
           in[r][i] = static_cast<float>(world.random().uniform() * 2 - 1) * 1e3f;
           want[i] += factor * in[r][i];
@@ -225,8 +220,7 @@ TEST_P(Oracle, AllGatherEvenUnevenAndLists) {
         op.output = buffer(out[r]);
         if (form == 2) {
           op.output.parts.clear();
-          for (Ints& v : lists[r])
-            op.output.parts.push_back(reinterpret_cast<std::uint8_t*>(v.data()));
+          for (Ints& v : lists[r]) op.output.parts.push_back(reinterpret_cast<std::uint8_t*>(v.data()));
         }
         return op;
       });
@@ -334,8 +328,7 @@ TEST_P(Oracle, AllToAllEvenAndUnevenWithZeros) {
         op.output = buffer(out[r]);
         return op;
       });
-      for (JobRank r = 0; r < n; ++r)
-        ASSERT_EQ(out[r], want[r]) << "count " << count << " rank " << r;
+      for (JobRank r = 0; r < n; ++r) ASSERT_EQ(out[r], want[r]) << "count " << count << " rank " << r;
     }
   }
 }

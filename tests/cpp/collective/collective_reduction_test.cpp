@@ -73,8 +73,7 @@ TEST(Half, NarrowingRoundsToNearestEven) {
   };
   for (std::uint32_t h = 0; h < 0x7c00; ++h) {  // around every value and every midpoint
     const auto low = static_cast<float>(binary16(static_cast<std::uint16_t>(h)));
-    const auto high = h == 0x7bff ? 65536.0f
-                                  : static_cast<float>(binary16(static_cast<std::uint16_t>(h + 1)));
+    const auto high = h == 0x7bff ? 65536.0f : static_cast<float>(binary16(static_cast<std::uint16_t>(h + 1)));
     const float middle = low / 2 + high / 2;
     for (const float f : {low, middle}) {
       check(f);
@@ -111,14 +110,20 @@ template <typename T>
 T plain(ReduceOp op, T a, T b) {
   using U = std::make_unsigned_t<T>;
   switch (op) {
-    case ReduceOp::min: return a < b ? a : b;
-    case ReduceOp::max: return a > b ? a : b;
+    case ReduceOp::min:
+      return a < b ? a : b;
+    case ReduceOp::max:
+      return a > b ? a : b;
     case ReduceOp::product:
       return static_cast<T>(std::uint64_t{static_cast<U>(a)} * static_cast<U>(b));
-    case ReduceOp::band: return a & b;
-    case ReduceOp::bor: return a | b;
-    case ReduceOp::bxor: return a ^ b;
-    default: return static_cast<T>(std::uint64_t{static_cast<U>(a)} + static_cast<U>(b));
+    case ReduceOp::band:
+      return a & b;
+    case ReduceOp::bor:
+      return a | b;
+    case ReduceOp::bxor:
+      return a ^ b;
+    default:
+      return static_cast<T>(std::uint64_t{static_cast<U>(a)} + static_cast<U>(b));
   }
 }
 
@@ -126,8 +131,8 @@ template <typename T>
 void integers(DataType type) {
   RandomStream random(7, static_cast<std::uint64_t>(type), 0);
   for (const ReductionKernels& k : builds()) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max,
-                              ReduceOp::product, ReduceOp::band, ReduceOp::bor, ReduceOp::bxor}) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max, ReduceOp::product,
+                              ReduceOp::band, ReduceOp::bor, ReduceOp::bxor}) {
       for (const std::size_t count : {0u, 1u, 3u, 17u, 64u, 1000u, 5003u}) {
         // One byte past alignment, and in place on either side.
         std::vector<std::uint8_t> a(count * sizeof(T) + 9), b(a.size()), out(a.size(), 0xee);
@@ -152,8 +157,7 @@ void integers(DataType type) {
         check(b.data() + 1);
       }
     }
-    std::vector<T> v{T(0), T(7), static_cast<T>(-7), std::numeric_limits<T>::min(),
-                     std::numeric_limits<T>::max()};
+    std::vector<T> v{T(0), T(7), static_cast<T>(-7), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
     const auto v0 = v;
     auto* p = reinterpret_cast<std::uint8_t*>(v.data());
     k.divide(type, p, p, v.size(), 3);

@@ -79,7 +79,8 @@ TEST_P(Endings, WhileSumsAreUnderWay) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     World world(3, seed, sums());
     world.create_all(1);
-    std::vector<std::vector<std::vector<float>>> x(3, std::vector<std::vector<float>>(3, std::vector<float>(20 * kValues, 1.0f)));
+    std::vector<std::vector<std::vector<float>>> x(
+        3, std::vector<std::vector<float>>(3, std::vector<float>(20 * kValues, 1.0f)));
     std::vector<std::vector<OperationId>> ids(3);
     for (JobRank r = 0; r < 3; ++r) {
       for (int k = 0; k < 3; ++k) ids[r].push_back(world.start(r, 1, all_reduce(DataType::float32, x[r][k], x[r][k])));
@@ -87,10 +88,18 @@ TEST_P(Endings, WhileSumsAreUnderWay) {
     for (std::uint32_t steps = world.random().below(200); steps > 0; --steps) world.step();
     OperationStatus want = OperationStatus::aborted;
     switch (GetParam()) {
-      case 0: world.at(0).abort(1, "the test says so"); break;
-      case 1: want = OperationStatus::closed, world.at(0).close(1); break;
-      case 2: want = OperationStatus::peer_failed, world.at(0).on_peer_failure(2, "was killed"); break;
-      case 3: EXPECT_TRUE(world.at(0).cancel(ids[0][2])); break;
+      case 0:
+        world.at(0).abort(1, "the test says so");
+        break;
+      case 1:
+        want = OperationStatus::closed, world.at(0).close(1);
+        break;
+      case 2:
+        want = OperationStatus::peer_failed, world.at(0).on_peer_failure(2, "was killed");
+        break;
+      case 3:
+        EXPECT_TRUE(world.at(0).cancel(ids[0][2]));
+        break;
     }
     for (const OperationId id : ids[0]) {
       const OperationResult* result = world.result(0, id);

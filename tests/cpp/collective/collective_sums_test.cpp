@@ -398,7 +398,8 @@ TEST(Sums, AttributesReachTheNetwork) {
   world.run();
   for (const auto& [rank, sum] : world.sums().log) {
     if (rank != 0) continue;
-    EXPECT_EQ(sum.attributes, (Attributes{.communicator = 1, .tag = 3, .loss_tolerance = 0, .layer = 4, .priority = 9}));
+    EXPECT_EQ(sum.attributes,
+              (Attributes{.communicator = 1, .tag = 3, .loss_tolerance = 0, .layer = 4, .priority = 9}));
   }
 }
 
@@ -482,9 +483,7 @@ TEST(Sums, ALayoutOutOfRangeIsRefusedByName) {
 }
 
 using Shape = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, bool, bool>;
-Shape shape_of(const Sum& sum) {
-  return {sum.result_offset, sum.length, sum.framing, sum.continues, sum.floats};
-}
+Shape shape_of(const Sum& sum) { return {sum.result_offset, sum.length, sum.framing, sum.continues, sum.floats}; }
 
 // One rank without bytes, each of whose requests completes as soon as the executor has returned.
 struct LengthsOnly : Verbs, OperationSink {

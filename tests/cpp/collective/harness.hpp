@@ -22,8 +22,7 @@ class World {
  public:
   struct Endpoint;
 
-  World(std::uint32_t ranks, std::uint64_t seed, StagingConfig shape = {0, 3, 128, 8},
-        bool bytes = true)
+  World(std::uint32_t ranks, std::uint64_t seed, StagingConfig shape = {0, 3, 128, 8}, bool bytes = true)
       : layout_(with_ranks(shape, ranks)), random_(seed, 0, 0), bytes_(bytes), sums_(layout_) {
     for (JobRank r = 0; r < ranks; ++r) ends_.push_back(std::make_unique<Endpoint>(*this, r));
   }
@@ -41,9 +40,7 @@ class World {
     create(id, members);
   }
 
-  OperationId start(JobRank r, CommunicatorId id, Operation op) {
-    return at(r).start(id, std::move(op));
-  }
+  OperationId start(JobRank r, CommunicatorId id, Operation op) { return at(r).start(id, std::move(op)); }
   // Null while unfinished.
   const OperationResult* result(JobRank r, OperationId id) const {
     const auto it = ends_[r]->results.find(id.value);
@@ -94,8 +91,7 @@ class World {
   std::uint64_t lost() const { return lost_; }
 
   // What rank `from` would send by hand: a misbehaving peer.
-  void forge(JobRank from, JobRank to, std::uint32_t immediate, std::uint32_t length,
-             const Missing& missing = {}) {
+  void forge(JobRank from, JobRank to, std::uint32_t immediate, std::uint32_t length, const Missing& missing = {}) {
     at(to).on_arrival(from, immediate, length, missing);
   }
   std::uint8_t* staging(JobRank r) { return ends_[r]->staging.data(); }
@@ -103,8 +99,7 @@ class World {
   void break_pair(JobRank from, JobRank to) {
     Pipe& pipe = pipes_[{from, to}];
     const bool any = !pipe.posted.empty() || !pipe.delivered.empty();
-    const std::uint64_t id =
-        any ? (pipe.posted.empty() ? pipe.delivered : pipe.posted).front().write.id : 0;
+    const std::uint64_t id = any ? (pipe.posted.empty() ? pipe.delivered : pipe.posted).front().write.id : 0;
     pipe.posted.clear();
     pipe.delivered.clear();
     busy_.erase({from, to});
@@ -132,8 +127,7 @@ class World {
     Endpoint(World& w, JobRank r) : world(w), rank(r) {
       if (w.bytes_) staging.resize(w.layout_.total_bytes());
       w.sums_.attach(r, staging.data());
-      executor = std::make_unique<CollectiveExecutor>(
-          w.layout_, r, w.bytes_ ? staging.data() : nullptr, *this, *this);
+      executor = std::make_unique<CollectiveExecutor>(w.layout_, r, w.bytes_ ? staging.data() : nullptr, *this, *this);
     }
     void post(JobRank peer, const Write& write) override { world.post(rank, peer, write); }
     void post_sum(const Sum& sum) override { world.sums_.post(rank, sum); }
@@ -170,8 +164,7 @@ class World {
     InFlight f{write, {}};
     if (write.length > 0) {
       ASSERT_GE(write.remote_offset, layout_.receive_row(from));
-      ASSERT_LE(write.remote_offset + write.length,
-                layout_.receive_row(from) + layout_.row_bytes());
+      ASSERT_LE(write.remote_offset + write.length, layout_.receive_row(from) + layout_.row_bytes());
       ASSERT_EQ(write.local != nullptr, bytes_);
       if (bytes_) f.snapshot.assign(write.local, write.local + write.length);
     }

@@ -17,8 +17,12 @@ TEST(Priority, GoldenVectors) {
     Urgency urgency;
     int expected;
   };
-  for (const Row& row : {Row{{1, 1, 1, 0}, 128}, {{100, 1.04, 16, 0}, 107}, {{100, 1.04, 16, 15}, 76},
-                         {{10, 4.5, 24, 0}, 155}, {{0.01, 2, 8, 0}, 212}, {{3600, 0.025, 50, 49}, 1},
+  for (const Row& row : {Row{{1, 1, 1, 0}, 128},
+                         {{100, 1.04, 16, 0}, 107},
+                         {{100, 1.04, 16, 15}, 76},
+                         {{10, 4.5, 24, 0}, 155},
+                         {{0.01, 2, 8, 0}, 212},
+                         {{3600, 0.025, 50, 49}, 1},
                          {{1e-6, 256, 1000, 0}, 255}}) {
     EXPECT_EQ(priority_of(full, row.urgency), row.expected)
         << row.urgency.remaining_s << " " << row.urgency.communication_ratio << " " << row.urgency.layer;
@@ -60,7 +64,8 @@ TEST(Priority, ARandomOneIsDrawnByJobIterationAndLayer) {
     const PriorityKey key{.seed = 7, .job = 2, .iteration = iteration};
     drawn.insert(priority_of(random, {.layers = 4, .layer = iteration % 4}, key));
     EXPECT_EQ(priority_of(random, {.remaining_s = 9, .layers = 4, .layer = 1}, key),
-              priority_of(random, {.remaining_s = 1, .layers = 4, .layer = 1}, key)) << "alike on all ranks";
+              priority_of(random, {.remaining_s = 1, .layers = 4, .layer = 1}, key))
+        << "alike on all ranks";
   }
   EXPECT_GT(drawn.size(), 150u);
   EXPECT_GE(*drawn.begin(), 1);

@@ -54,7 +54,13 @@ TEST(Quantise, ZerosStayZeros) {
 }
 
 TEST(Quantise, HalvesGoAwayFromZeroAndNothingIsUndefined) {
-  const std::vector<float> x = {0.5f, -0.5f, 1.5f, -1.5f, 0.49999997f, 3e9f, -3e9f,
+  const std::vector<float> x = {0.5f,
+                                -0.5f,
+                                1.5f,
+                                -1.5f,
+                                0.49999997f,
+                                3e9f,
+                                -3e9f,
                                 std::numeric_limits<float>::quiet_NaN(),
                                 std::numeric_limits<float>::infinity()};
   std::vector<std::int32_t> q(x.size());

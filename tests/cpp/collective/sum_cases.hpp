@@ -13,8 +13,14 @@ inline constexpr std::uint32_t kValues = 64;
 
 inline StagingConfig sums(std::uint32_t window = 8, std::uint32_t slots = 7, std::uint32_t scale = 0,
                           bool floats = false) {
-  return {.slots = 3, .slot_payload = 128, .channels = 8, .sum_slots = slots, .sum_values = kValues,
-          .sum_window = window, .sum_scale = scale, .sum_floats = floats};
+  return {.slots = 3,
+          .slot_payload = 128,
+          .channels = 8,
+          .sum_slots = slots,
+          .sum_values = kValues,
+          .sum_window = window,
+          .sum_scale = scale,
+          .sum_floats = floats};
 }
 
 template <typename T>

@@ -144,7 +144,8 @@ class SumNetwork {
       if (r.sent <= n) return false;
       // Packets of different shapes never make a result.
       if (r.fragments[n].bytes != one.fragments[n].bytes) return false;
-      if (r.requests[r.fragments[n].request].sum.floats != one.requests[one.fragments[n].request].sum.floats) return false;
+      if (r.requests[r.fragments[n].request].sum.floats != one.requests[one.fragments[n].request].sum.floats)
+        return false;
     }
     return true;
   }
@@ -192,7 +193,8 @@ class SumNetwork {
     }
     if (corrupt_ != 0 && !sum.empty()) sum[0] ^= std::exchange(corrupt_, 0);
     std::uint8_t* to = r.staging + request.sum.result_offset;
-    if (framed && request.sum.framing != 0) to[own.number] = static_cast<std::uint8_t>(finite ? exponent : Sum::kNotFinite);
+    if (framed && request.sum.framing != 0)
+      to[own.number] = static_cast<std::uint8_t>(finite ? exponent : Sum::kNotFinite);
     if (!sum.empty()) std::memcpy(to + own.at, sum.data(), own.bytes);
     r.open.erase(n);
     r.fragments[n].held = true;
@@ -201,9 +203,11 @@ class SumNetwork {
     if (any_order_ && request.held == request.fragments) {
       r.done.push_back(request.sum.id);
       passed_by_ += r.completed != own.request;
-      while (r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments) ++r.completed;
+      while (r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments)
+        ++r.completed;
     }
-    while (!any_order_ && r.completed < r.requests.size() && r.requests[r.completed].held == r.requests[r.completed].fragments) {
+    while (!any_order_ && r.completed < r.requests.size() &&
+           r.requests[r.completed].held == r.requests[r.completed].fragments) {
       r.done.push_back(r.requests[r.completed++].sum.id);
     }
     admit(r);

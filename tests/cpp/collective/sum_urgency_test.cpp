@@ -72,7 +72,8 @@ TEST(SumUrgency, AFormulaWeighsTheSameFacts) {
     formula.stepped(now);
   }
   ASSERT_EQ(found.size(), 6u);
-  for (int sum = 0; sum < 3; ++sum) EXPECT_EQ(found[2 * sum], priority_of(PriorityMode::full, asked.heard[sum].urgency));
+  for (int sum = 0; sum < 3; ++sum)
+    EXPECT_EQ(found[2 * sum], priority_of(PriorityMode::full, asked.heard[sum].urgency));
 }
 
 TEST(SumUrgency, WhateverARankDoesAPriorityComesOut) {

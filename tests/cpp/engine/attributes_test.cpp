@@ -50,8 +50,12 @@ TEST_P(AttributesOver, EveryPacketOfARingStatesItsStepAndItsPlaceThere) {
   Clos clos(network, {.planes = 1, .hosts_per_leaf = 2});
   testing::equip(network, kHosts, gigabits(100), {GetParam()});
   network.set_tap(&packets, true);
-  CollectiveTraffic ring(network, {.job = kJob, .hosts = {0, 1, 2, 3}, .bytes = kBytes,
-                                   .repeat = kRepeats, .attributes = kStated, .payload = true});
+  CollectiveTraffic ring(network, {.job = kJob,
+                                   .hosts = {0, 1, 2, 3},
+                                   .bytes = kBytes,
+                                   .repeat = kRepeats,
+                                   .attributes = kStated,
+                                   .payload = true});
   for (unsigned h = 0; h < kHosts; ++h) {
     const unsigned next = (h + 1) % kHosts;
     const QpNumber a = network.nic(h).clients().reserve(1), b = network.nic(next).clients().reserve(1);

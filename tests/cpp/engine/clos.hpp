@@ -47,15 +47,13 @@ class Clos {
     }
     for (unsigned p = 0; p < shape.planes; ++p) {
       for (unsigned h = 0; h < hosts; ++h) {
-        host_links_.push_back(network.connect({h, port(h, p)},
-                                              {leaf(p, h % shape.leaves), static_cast<std::uint16_t>(h / shape.leaves)},
-                                              up, down));
+        host_links_.push_back(network.connect(
+            {h, port(h, p)}, {leaf(p, h % shape.leaves), static_cast<std::uint16_t>(h / shape.leaves)}, up, down));
       }
       for (unsigned l = 0; l < shape.leaves; ++l) {
         for (unsigned s = 0; s < shape.spines; ++s) {
-          fabric_links_.push_back(network.connect(
-              {leaf(p, l), static_cast<std::uint16_t>(shape.hosts_per_leaf + s)},
-              {spine(p, s), static_cast<std::uint16_t>(l)}, across, across));
+          fabric_links_.push_back(network.connect({leaf(p, l), static_cast<std::uint16_t>(shape.hosts_per_leaf + s)},
+                                                  {spine(p, s), static_cast<std::uint16_t>(l)}, across, across));
         }
       }
     }
@@ -91,23 +89,21 @@ class Clos {
   }
 
   // Connects a queue pair both ways.
-  void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb, std::uint32_t flow = 0,
-               JobId job = {}, std::string_view transport = {}) {
+  void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb, std::uint32_t flow = 0, JobId job = {},
+               std::string_view transport = {}) {
     network_.nic(a).connect({qa, qb, a, b, flow, paths(a, b), paths(b, a)}, network_.now(), {job}, transport);
     network_.nic(b).connect({qb, qa, b, a, flow, paths(b, a), paths(a, b)}, network_.now(), {job}, transport);
   }
 
  private:
   PfcConfig pfc(const LinkConfig& forward, const LinkConfig& backward) const {
-    return {shape_.pfc_xoff, shape_.pfc_xoff - 2 * kMaxFrameBytes,
-            pfc_headroom(forward, backward)};
+    return {shape_.pfc_xoff, shape_.pfc_xoff - 2 * kMaxFrameBytes, pfc_headroom(forward, backward)};
   }
   void add_switch(std::size_t ports, std::shared_ptr<const TableBatch> tables) {
     auto program = std::make_unique<ForwardProgram>(
         ports, ForwardSettings{.hash_seed = hash_key(network_.seed(), network_.nodes(), 0x65636d70)});
     program->set_tables(std::move(tables));
-    network_.add_switch(ports, std::move(program),
-                        {.buffer_bytes = shape_.buffer, .pfc = shape_.pfc_xoff > 0});
+    network_.add_switch(ports, std::move(program), {.buffer_bytes = shape_.buffer, .pfc = shape_.pfc_xoff > 0});
   }
   std::shared_ptr<const TableBatch> leaf_tables(unsigned p, unsigned l) const {
     ForwardBatch t;

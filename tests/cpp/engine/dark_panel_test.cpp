@@ -57,9 +57,8 @@ TEST(DarkPanel, AProbeSeesTheDarkTimeToHalfAMillisecondAndOthersLoseNothing) {
   EXPECT_EQ(bed.count(1, PANEL_DROP_UNMAPPED), 100u) << "its circuit was taken";
   EXPECT_EQ(bed.count(2, PANEL_FORWARD), 120u);
   EXPECT_EQ(bed.count(3, PANEL_FORWARD), 120u);
-  EXPECT_EQ(bed.network.lost_in_panels(),
-            bed.count(0, PANEL_DROP_DARK) + bed.count(4, PANEL_DROP_DARK) + 20 + bed.count(1, PANEL_DROP_UNMAPPED) +
-                bed.count(5, PANEL_DROP_UNMAPPED));
+  EXPECT_EQ(bed.network.lost_in_panels(), bed.count(0, PANEL_DROP_DARK) + bed.count(4, PANEL_DROP_DARK) + 20 +
+                                              bed.count(1, PANEL_DROP_UNMAPPED) + bed.count(5, PANEL_DROP_UNMAPPED));
 }
 
 TEST(DarkPanel, CarrierGoesAtOnceAndComesWithTheLight) {
@@ -185,9 +184,8 @@ TEST(DarkPanel, ARunKeepsItsEventsUpToABound) {
   Network network(1);
   const NodeId panel = network.add_panel({-1, -1});
   for (std::size_t i = 0; i < PanelEvents::kMost; ++i) {
-    network.operate(panel, [&](panel::PanelDevice& device, Picoseconds now) {
-      device.set_failed({0, false}, i % 2 == 0, now);
-    });
+    network.operate(
+        panel, [&](panel::PanelDevice& device, Picoseconds now) { device.set_failed({0, false}, i % 2 == 0, now); });
     if (i < 2) {
       ASSERT_EQ(network.panel(panel)->events().kept.size(), i + 1);
     }

@@ -120,8 +120,7 @@ Outcome run(const Case& c, Capture* capture) {
       const auto options = mrc::MrcOptions::sim(microseconds(12), shape.host_link.rate);
       nic.set_transport(std::make_unique<mrc::MrcTransport>(options, nic.sink(), nic.ports()));
     } else {
-      nic.set_transport(std::make_unique<roce::RoceTransport>(
-          nic.sink(), roce::RoceOptions{.timeout_exponent = 7}));
+      nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.timeout_exponent = 7}));
     }
   }
   Outcome out;
@@ -215,10 +214,8 @@ TEST_P(EgressHookTest, SeesTheSameByWindowsOfALookahead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Switches, EgressHookTest,
-                         ::testing::Values(Case{"mrc_trimmed", true, false},
-                                           Case{"mrc_pfc", true, true},
-                                           Case{"roce_pfc", false, true},
-                                           Case{"roce_lossy", false, false}),
+                         ::testing::Values(Case{"mrc_trimmed", true, false}, Case{"mrc_pfc", true, true},
+                                           Case{"roce_pfc", false, true}, Case{"roce_lossy", false, false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

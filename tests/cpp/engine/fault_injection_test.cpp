@@ -28,8 +28,7 @@ using testing::ClosShape;
 
 constexpr std::uint64_t kShape = 1, kMessages = 2, kFaults = 3;
 
-std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape,
-                                std::uint64_t seed) {
+std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape, std::uint64_t seed) {
   if (name == "tcp") {
     static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr"};
     tcp::TcpOptions o;
@@ -112,11 +111,21 @@ class Host final : public NicClient {
 Impairment random_impairment(RandomStream& random) {
   Impairment i;
   switch (random.below(5)) {
-    case 0: i.loss = 0.02 + 0.3 * random.uniform(); break;
-    case 1: i.loss = 0.02 + 0.2 * random.uniform(), i.burst = 2 + random.below(10); break;
-    case 2: i.duplicate = 0.3 * random.uniform(); break;
-    case 3: i.corrupt = 0.2 * random.uniform(); break;
-    case 4: i.reorder = 0.5 * random.uniform(), i.jitter = microseconds(1 + random.below(60)); break;
+    case 0:
+      i.loss = 0.02 + 0.3 * random.uniform();
+      break;
+    case 1:
+      i.loss = 0.02 + 0.2 * random.uniform(), i.burst = 2 + random.below(10);
+      break;
+    case 2:
+      i.duplicate = 0.3 * random.uniform();
+      break;
+    case 3:
+      i.corrupt = 0.2 * random.uniform();
+      break;
+    case 4:
+      i.reorder = 0.5 * random.uniform(), i.jitter = microseconds(1 + random.below(60));
+      break;
   }
   return i;
 }
@@ -148,8 +157,8 @@ std::vector<std::uint64_t> figures(Network& network, const std::vector<Host>& ho
   for (LinkId link = 0; link < network.links(); ++link) {
     for (const bool forward : {true, false}) {
       const LinkCounters& c = network.half(link, forward).counters();
-      out.insert(out.end(), {c.packets, c.bytes, c.trimmed, c.marked, c.duplicated, c.max_queue,
-                             c.pauses, c.pause_expiries, static_cast<std::uint64_t>(c.paused.count)});
+      out.insert(out.end(), {c.packets, c.bytes, c.trimmed, c.marked, c.duplicated, c.max_queue, c.pauses,
+                             c.pause_expiries, static_cast<std::uint64_t>(c.paused.count)});
       c.each_drop([&](std::string_view, std::uint64_t n) { out.push_back(n); });
     }
   }
@@ -246,13 +255,16 @@ std::string run_seed(const std::string& transport, std::uint64_t seed, Met& met,
   const auto flap = [&](LinkId link) {
     const Picoseconds at = moment();
     network.schedule(at, LinkChange{.link = link, .up = false});
-    network.schedule(std::min(at + microseconds(10 + trouble.below(2000)), healed), LinkChange{.link = link, .up = true});
+    network.schedule(std::min(at + microseconds(10 + trouble.below(2000)), healed),
+                     LinkChange{.link = link, .up = true});
   };
   const unsigned faults = trouble.below(8);
   for (unsigned i = 0; i < faults; ++i) {
     const LinkId link = trouble.below(static_cast<std::uint32_t>(network.links()));
     switch (trouble.below(4)) {
-      case 0: flap(link); break;
+      case 0:
+        flap(link);
+        break;
       case 1: {  // a switch dies: all its links lose carrier together
         const unsigned first = shape.hosts();
         const NodeId node = first + trouble.below(static_cast<std::uint32_t>(network.nodes() - first));
@@ -265,8 +277,9 @@ std::string run_seed(const std::string& transport, std::uint64_t seed, Met& met,
         break;
       }
       default:
-        network.schedule(moment(), LinkChange{.link = link, .forward = trouble.below(2) == 0,
-                                              .impairment = random_impairment(trouble)});
+        network.schedule(
+            moment(),
+            LinkChange{.link = link, .forward = trouble.below(2) == 0, .impairment = random_impairment(trouble)});
     }
   }
   for (LinkId link = 0; link < network.links(); ++link) {
@@ -303,8 +316,8 @@ std::string run_seed(const std::string& transport, std::uint64_t seed, Met& met,
   }
   for (const Channel& c : channels) {
     if (c.completed != c.messages.size()) {
-      return "deadlock: " + std::to_string(c.completed) + " of " + std::to_string(c.messages.size()) +
-             " messages " + std::to_string(c.source) + "->" + std::to_string(c.destination) + " completed";
+      return "deadlock: " + std::to_string(c.completed) + " of " + std::to_string(c.messages.size()) + " messages " +
+             std::to_string(c.source) + "->" + std::to_string(c.destination) + " completed";
     }
     if (!c.awaited.empty()) return "an immediate was never delivered";
     if (c.from != c.to) return "bytes differ";

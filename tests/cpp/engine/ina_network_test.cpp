@@ -142,12 +142,13 @@ class Bed {
       for (unsigned w = 0; w < setting.workers; ++w, ++open) {
         Nic& nic = network.nic(host_of(j, w));
         const std::uint32_t key = nic.register_region(parts[j][w].out.data(), 0, parts[j][w].out.size());
-        nic.post(qp_of(j), {.id = ++posted_,
-                            .local = parts[j][w].in.data(),
-                            .remote_key = key,
-                            .length = static_cast<std::uint32_t>(parts[j][w].in.size()),
-                            .immediate = continues,
-                            .framing = framing},
+        nic.post(qp_of(j),
+                 {.id = ++posted_,
+                  .local = parts[j][w].in.data(),
+                  .remote_key = key,
+                  .length = static_cast<std::uint32_t>(parts[j][w].in.size()),
+                  .immediate = continues,
+                  .framing = framing},
                  network.now());
       }
     }
@@ -233,7 +234,8 @@ class Bed {
     config.destination = other == host ? host + 1 : other;
     config.flow = 1000 * (job + 1) + host;
     config.planes = {{.row = {}, .uplinks = {0}}};
-    config.group = GroupMember{.group = static_cast<std::uint16_t>(job + 1), .members = setting.workers, .member = member};
+    config.group =
+        GroupMember{.group = static_cast<std::uint16_t>(job + 1), .members = setting.workers, .member = member};
     config.group->trees = {setting.two_levels ? std::vector<std::uint16_t>{1, 2} : std::vector<std::uint16_t>{1}};
     network.nic(host).connect(config, network.now(), {.client = clients_.at(host)});
   }
@@ -267,8 +269,13 @@ TEST(InaNetwork, ABlocksExponentIsTheLargestAndNotFiniteSpreads) {
     Nic& nic = bed.network.nic(w);
     auto& out = w ? other : sum;
     const std::uint32_t key = nic.register_region(out.data(), 0, out.size());
-    nic.post(10, {.id = w, .local = (w ? b : a).data(), .remote_key = key,
-                  .length = static_cast<std::uint32_t>(a.size()), .framing = 4}, {});
+    nic.post(10,
+             {.id = w,
+              .local = (w ? b : a).data(),
+              .remote_key = key,
+              .length = static_cast<std::uint32_t>(a.size()),
+              .framing = 4},
+             {});
   }
   bed.network.run_until(milliseconds(5));
   EXPECT_EQ(static_cast<std::int8_t>(sum[0]), -3);
@@ -288,8 +295,13 @@ TEST(InaNetwork, FloatsAreAddedByTheServerAlone) {
     Nic& nic = bed.network.nic(w);
     const auto place = std::as_writable_bytes(std::span(w ? other : sum));
     const std::uint32_t key = nic.register_region(reinterpret_cast<std::uint8_t*>(place.data()), 0, place.size());
-    nic.post(10, {.id = w, .local = reinterpret_cast<const std::uint8_t*>((w ? b : a).data()), .remote_key = key,
-                  .length = static_cast<std::uint32_t>(place.size()), .immediate = kSumFloats}, bed.network.now());
+    nic.post(10,
+             {.id = w,
+              .local = reinterpret_cast<const std::uint8_t*>((w ? b : a).data()),
+              .remote_key = key,
+              .length = static_cast<std::uint32_t>(place.size()),
+              .immediate = kSumFloats},
+             bed.network.now());
   }
   bed.network.run_until(bed.network.now() + milliseconds(5));
   EXPECT_EQ(bed.completed(), 2u);
@@ -303,9 +315,14 @@ TEST(InaNetwork, FloatsThatNobodyCouldAddAreRefused) {
   const std::vector<std::uint8_t> part(4 * kValues, 1);
   const auto post = [&part](aggregate_scheme scheme, std::uint32_t framing) {
     Bed bed({.scheme = scheme, .workers = 2});
-    bed.network.nic(0).post(10, {.id = 1, .local = part.data(), .remote_key = 1,
-                                 .length = static_cast<std::uint32_t>(part.size()), .immediate = kSumFloats,
-                                 .framing = framing}, {});
+    bed.network.nic(0).post(10,
+                            {.id = 1,
+                             .local = part.data(),
+                             .remote_key = 1,
+                             .length = static_cast<std::uint32_t>(part.size()),
+                             .immediate = kSumFloats,
+                             .framing = framing},
+                            {});
   };
   EXPECT_THROW(post(AGGREGATE_SWITCHML, 0), std::invalid_argument);
   EXPECT_THROW(post(AGGREGATE_ESA, static_cast<std::uint32_t>(part.size())), std::invalid_argument);
@@ -316,8 +333,8 @@ TEST(InaNetwork, AResultWithoutARegionEndsInAnError) {
   bed.expect(Status::remote_access_error);
   const std::vector<std::uint8_t> part(4 * 3 * kValues, 1);  // three fragments
   for (unsigned w = 0; w < 2; ++w) {
-    bed.network.nic(w).post(10, {.id = w, .local = part.data(), .remote_key = 999,
-                                 .length = static_cast<std::uint32_t>(part.size())}, {});
+    bed.network.nic(w).post(
+        10, {.id = w, .local = part.data(), .remote_key = 999, .length = static_cast<std::uint32_t>(part.size())}, {});
   }
   bed.network.run_until(milliseconds(5));
   EXPECT_EQ(bed.completed(), 2u);
@@ -364,16 +381,19 @@ TEST(InaNetwork, ForgedPacketsOfOneJobLeaveTheOthersExact) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
       for (const bool two_levels : {false, true}) {
         SCOPED_TRACE("scheme " + std::to_string(scheme) + " seed " + std::to_string(seed));
-        Bed bed({.scheme = scheme, .jobs = 2, .slots = scheme == AGGREGATE_SWITCHML ? 64 : 12,
-                 .two_levels = two_levels, .seed = seed});
+        Bed bed({.scheme = scheme,
+                 .jobs = 2,
+                 .slots = scheme == AGGREGATE_SWITCHML ? 64 : 12,
+                 .two_levels = two_levels,
+                 .seed = seed});
         RandomStream random(seed, scheme, 0xf0);
         // Its last worker hangs at the root in both cases.
         const auto port = static_cast<std::uint16_t>(bed.host_of(1, bed.setting.workers - 1));
         bed.meanwhile = [&] {
-          test::Fragment f = test::data(static_cast<std::uint8_t>(scheme), static_cast<std::uint16_t>(1 + random.below(3)),
-                                        random.below(8) ? random.below(300) : static_cast<std::uint32_t>(random()),
-                                        random.below(4), 12345,
-                                        static_cast<std::uint8_t>(random.below(256)), kValues);
+          test::Fragment f =
+              test::data(static_cast<std::uint8_t>(scheme), static_cast<std::uint16_t>(1 + random.below(3)),
+                         random.below(8) ? random.below(300) : static_cast<std::uint32_t>(random()), random.below(4),
+                         12345, static_cast<std::uint8_t>(random.below(256)), kValues);
           f.header.type = static_cast<std::uint8_t>(random.below(4) ? random.below(9) : 0);
           f.header.index = static_cast<std::uint16_t>(random.below(3) ? random.below(12) : random());
           f.header.flags = static_cast<std::uint8_t>(random.below(4) ? 0 : random());
@@ -394,8 +414,8 @@ TEST(InaNetwork, ForgedPacketsOfOneJobLeaveTheOthersExact) {
       }
     }
   }
-  for (const char* kind : {"drop_aggregate_workers", "drop_aggregate_type", "drop_aggregate_version",
-                           "drop_aggregate_short"}) {
+  for (const char* kind :
+       {"drop_aggregate_workers", "drop_aggregate_type", "drop_aggregate_version", "drop_aggregate_short"}) {
     EXPECT_GT(counted[kind], 0u) << kind;
   }
 }
@@ -416,12 +436,13 @@ TEST(InaNetwork, TwoLevelsSendOneSumUpwards) {
 TEST(InaNetwork, SumsAreExactUnderLossDuplicationAndReordering) {
   const char* const wanted = std::getenv("LOOMNET_SEEDS");
   const std::uint64_t seeds = wanted ? std::strtoull(wanted, nullptr, 10) : 24;
-  const Impairment troubles[] = {{},
-                                 {.loss = 1e-4},
-                                 {.loss = 1e-3, .duplicate = 0.01},
-                                 {.loss = 0.01},
-                                 {.loss = 0.01, .duplicate = 0.01, .reorder = 0.1, .jitter = microseconds(30)},
-                                 {.loss = 0.05, .burst = 3, .duplicate = 0.05, .reorder = 0.5, .jitter = microseconds(100)}};
+  const Impairment troubles[] = {
+      {},
+      {.loss = 1e-4},
+      {.loss = 1e-3, .duplicate = 0.01},
+      {.loss = 0.01},
+      {.loss = 0.01, .duplicate = 0.01, .reorder = 0.1, .jitter = microseconds(30)},
+      {.loss = 0.05, .burst = 3, .duplicate = 0.05, .reorder = 0.5, .jitter = microseconds(100)}};
   std::uint64_t preempted = 0, collided = 0, again = 0;
   for (const auto scheme : {AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA}) {
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {

@@ -31,9 +31,14 @@ class LocalLinkTest : public ::testing::Test {
     nic.connect({.local = b, .remote = a}, network.now(), {job});
   }
   void write(QpNumber qp, std::uint64_t id, std::uint32_t key, std::span<const std::uint8_t> from) {
-    nic.post(qp, {.id = id, .local = from.data(), .remote_address = 0x1000, .remote_key = key,
-                  .length = static_cast<std::uint32_t>(from.size()), .immediate = 7,
-                  .opcode = Opcode::write_with_immediate},
+    nic.post(qp,
+             {.id = id,
+              .local = from.data(),
+              .remote_address = 0x1000,
+              .remote_key = key,
+              .length = static_cast<std::uint32_t>(from.size()),
+              .immediate = 7,
+              .opcode = Opcode::write_with_immediate},
              network.now());
   }
   Network network{1};
@@ -128,7 +133,8 @@ TEST_P(MixedHosts, ACollectiveOverLocalLinksAndTheFabricIsRight) {
   CollectiveTraffic ring(network, {.hosts = hosts, .bytes = 3 << 20, .repeat = 3, .payload = true});
   for (JobRank a = 0; a < 4; ++a) {
     for (JobRank b = 0; b < a; ++b) {
-      const QpNumber at_a = network.nic(hosts[a]).clients().reserve(1), at_b = network.nic(hosts[b]).clients().reserve(1);
+      const QpNumber at_a = network.nic(hosts[a]).clients().reserve(1),
+                     at_b = network.nic(hosts[b]).clients().reserve(1);
       clos.connect(hosts[a], at_a, hosts[b], at_b);
       ring.set_queue_pair(a, b, at_a);
       ring.set_queue_pair(b, a, at_b);

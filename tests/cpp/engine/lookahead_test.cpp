@@ -13,12 +13,12 @@ namespace loomnet {
 namespace {
 
 const testing::ClosShape kShape{.planes = 2,
-                           .leaves = 2,
-                           .spines = 2,
-                           .hosts_per_leaf = 4,
-                           .host_link = {.rate = gigabits(50), .delay = microseconds(1)},
-                           .fabric_link = {.rate = gigabits(50), .delay = microseconds(2)},
-                           .pfc_xoff = 3 * kMaxFrameBytes};
+                                .leaves = 2,
+                                .spines = 2,
+                                .hosts_per_leaf = 4,
+                                .host_link = {.rate = gigabits(50), .delay = microseconds(1)},
+                                .fabric_link = {.rate = gigabits(50), .delay = microseconds(2)},
+                                .pfc_xoff = 3 * kMaxFrameBytes};
 
 struct Shown {
   std::vector<std::uint64_t> figures;
@@ -113,7 +113,8 @@ Shown run_graph(bool mrc, bool watched, bool across = false) {
       const unsigned before = way * n + (way ? (h + 1) % n : (h + n - 1) % n);
       delays.push_back(graph.add({.duration = nanoseconds(700 * (h % 3)), .lane = h + 1, .host = h}));
       graph.depend(delays.back(), last[before]);
-      sent[i] = graph.add({.transfer = true, .source = h, .destination = to, .qp = qp(h, to), .bytes = 60'000 + 100 * i});
+      sent[i] =
+          graph.add({.transfer = true, .source = h, .destination = to, .qp = qp(h, to), .bytes = 60'000 + 100 * i});
       graph.depend(sent[i], delays.back());
       if (step % 2) graph.depend(sent[i], last[i], true);
     }
@@ -159,8 +160,7 @@ void show(Network& network, Shown& shown) {
     out.insert(out.end(), bins.begin(), bins.end());
     for (const auto& row : {meter.busy(), meter.silences()}) {
       for (const auto& [begin, end] : row) {
-        out.insert(out.end(), {static_cast<std::uint64_t>(begin.count),
-                               static_cast<std::uint64_t>(end.count)});
+        out.insert(out.end(), {static_cast<std::uint64_t>(begin.count), static_cast<std::uint64_t>(end.count)});
       }
     }
   }
@@ -240,7 +240,8 @@ Shown run_rounds(bool mrc, Watch watch, Picoseconds gap, unsigned& apart, bool d
     EXPECT_LT(each.begin, flows.rounds()[round - 1].end + gap + nanoseconds(900));
   }
   for (const FlowResult& r : flows.results()) {
-    for (const Picoseconds at : {r.start, r.end, r.arrived}) shown.figures.push_back(static_cast<std::uint64_t>(at.count));
+    for (const Picoseconds at : {r.start, r.end, r.arrived})
+      shown.figures.push_back(static_cast<std::uint64_t>(at.count));
   }
   show(network, shown);
   return shown;

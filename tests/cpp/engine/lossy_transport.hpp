@@ -35,8 +35,8 @@ class LossyTransport final : public Transport {
       sink_.place(f.qp, f.key, f.address + f.offset, packet->payload);
     } else if (f.kind == Kind::end) {
       if (f.has_immediate) {
-        sink_.arrived({.qp = f.qp, .immediate = f.immediate, .length = f.length, .address = f.address,
-                       .missing = f.missing});
+        sink_.arrived(
+            {.qp = f.qp, .immediate = f.immediate, .length = f.length, .address = f.address, .missing = f.missing});
       }
       answers_.push_back(pairs_.at(f.qp).remote);
       sink_.port_ready(0);
@@ -45,8 +45,7 @@ class LossyTransport final : public Transport {
       const Request done = pair.sent.front();
       pair.sent.pop_front();
       --open_;
-      sink_.complete({.qp = f.qp, .id = done.request.id, .length = done.request.length,
-                      .missing = done.missing});
+      sink_.complete({.qp = f.qp, .id = done.request.id, .length = done.request.length, .missing = done.missing});
     }
   }
   void on_port(PlanePort, bool, Picoseconds) override {}
@@ -101,8 +100,12 @@ class LossyTransport final : public Transport {
   PacketPtr next(Pair& pair) {
     Request& r = pair.waiting.front();
     const WorkRequest& q = r.request;
-    Frame f{.has_immediate = q.opcode == Opcode::write_with_immediate, .qp = pair.remote,
-            .key = q.remote_key, .immediate = q.immediate, .length = q.length, .address = q.remote_address};
+    Frame f{.has_immediate = q.opcode == Opcode::write_with_immediate,
+            .qp = pair.remote,
+            .key = q.remote_key,
+            .immediate = q.immediate,
+            .length = q.length,
+            .address = q.remote_address};
     const double most = static_cast<double>(q.length - q.framing) * q.attributes.loss_tolerance;
     while (r.at < q.length) {
       const std::uint32_t at = r.at, bytes = std::min(packet_, q.length - at);

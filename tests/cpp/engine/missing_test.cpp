@@ -49,9 +49,14 @@ TEST(Missing, CompletionAndArrivalSayTheSame) {
   const auto key = bed.network.nic(1).register_region(to.data(), 0, to.size(), kJob);
   for (std::uint64_t id = 0; id < 20; ++id) {
     std::fill(to.begin(), to.end(), std::uint8_t{0xee});
-    bed.network.nic(0).post(256, {.id = id, .local = from.data(), .remote_key = key, .length = 10'000,
-                                  .opcode = Opcode::write_with_immediate, .framing = 1500,
-                                  .attributes = {.loss_tolerance = 0.5f}},
+    bed.network.nic(0).post(256,
+                            {.id = id,
+                             .local = from.data(),
+                             .remote_key = key,
+                             .length = 10'000,
+                             .opcode = Opcode::write_with_immediate,
+                             .framing = 1500,
+                             .attributes = {.loss_tolerance = 0.5f}},
                             bed.network.now());
     bed.network.run_until(bed.network.now() + microseconds(50));
     ASSERT_EQ(sender.completions.size(), id + 1);
@@ -81,8 +86,12 @@ struct Outcome {
 
 Outcome all_reduce(float tolerance, std::uint32_t lost_of_100) {
   Bed bed(lost_of_100);
-  CollectiveTraffic traffic(bed.network, {.job = kJob, .hosts = {0, 1}, .bytes = 1 << 20, .repeat = 5,
-                                          .attributes = {.loss_tolerance = tolerance}, .payload = true});
+  CollectiveTraffic traffic(bed.network, {.job = kJob,
+                                          .hosts = {0, 1},
+                                          .bytes = 1 << 20,
+                                          .repeat = 5,
+                                          .attributes = {.loss_tolerance = tolerance},
+                                          .payload = true});
   traffic.set_queue_pair(0, 1, 256);
   traffic.set_queue_pair(1, 0, 256);
   traffic.start();
@@ -119,11 +128,14 @@ TEST(Missing, RanksSeeWhichBytes) {
   const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 16384, .channels = 16});
   std::vector<std::unique_ptr<RankBridge>> bridges;
   for (std::uint32_t r = 0; r < 2; ++r) {
-    bridges.push_back(std::make_unique<RankBridge>(
-        bed.network, r,
-        rank::Geometry{.rank = r, .world = 2, .slots = layout.slots(), .slot_payload = layout.slot_payload(),
-                       .slot_channels = layout.channels(), .staging_bytes = layout.total_bytes()},
-        kJob));
+    bridges.push_back(std::make_unique<RankBridge>(bed.network, r,
+                                                   rank::Geometry{.rank = r,
+                                                                  .world = 2,
+                                                                  .slots = layout.slots(),
+                                                                  .slot_payload = layout.slot_payload(),
+                                                                  .slot_channels = layout.channels(),
+                                                                  .staging_bytes = layout.total_bytes()},
+                                                   kJob));
   }
   for (std::uint32_t r = 0; r < 2; ++r) bridges[r]->bind(1 - r, 256, bridges[1 - r]->key());
   constexpr std::size_t kElements = 50'000;

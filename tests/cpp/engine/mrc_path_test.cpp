@@ -10,16 +10,14 @@ namespace {
 
 // Two hosts on two leaves; a write of `bytes` from one to the other.
 struct Path {
-  Path(BitsPerSecond rate, unsigned planes, Picoseconds delay, std::uint32_t payload,
-       std::uint64_t bytes)
+  Path(BitsPerSecond rate, unsigned planes, Picoseconds delay, std::uint32_t payload, std::uint64_t bytes)
       : shape{.planes = planes,
               .spines = 4,
               .host_link = {.rate = rate, .delay = delay},
               .fabric_link = {.rate = rate, .delay = delay}},
         clos(network, shape),
         // Four links there with a whole packet, four back with a SACK.
-        rtt((delay + serialization_time(payload + 166, rate)) * 4 +
-            (delay + serialization_time(178, rate)) * 4),
+        rtt((delay + serialization_time(payload + 166, rate)) * 4 + (delay + serialization_time(178, rate)) * 4),
         flows(network, false) {
     for (unsigned h = 0; h < 2; ++h) {
       mrc::MrcOptions options = mrc::MrcOptions::sim(rtt, rate);

@@ -69,8 +69,8 @@ Outcome all_reduce(bool payload, std::uint64_t seed) {
   Clos clos(network, {.planes = 2, .hosts_per_leaf = 2});
   use_roce(network, 4, {.timeout_exponent = 8});
   network.half(clos.fabric_link(0, 0, 0), true).set_impairment({.loss = 0.001}, {});
-  CollectiveTraffic job(network, {.hosts = {0, 1, 2, 3}, .bytes = 1 << 20, .repeat = 3,
-                                  .compute = microseconds(50), .payload = payload});
+  CollectiveTraffic job(
+      network, {.hosts = {0, 1, 2, 3}, .bytes = 1 << 20, .repeat = 3, .compute = microseconds(50), .payload = payload});
   for (unsigned a = 0; a < 4; ++a) {
     for (unsigned b = a + 1; b < 4; ++b) {
       clos.connect(a, 100 + b, b, 100 + a);
@@ -132,8 +132,9 @@ TEST(Network, RandomBytesOnAnyPortAreCountedAndTheRunGoesOn) {
   for (unsigned h = 0; h < 2; ++h) {
     std::vector<TransportCounter> counters;
     network.nic(h).transport()->counters(counters);
-    for (const auto& c : counters) malformed += c.name == "malformed_dropped" || c.name == "not_roce_dropped" ||
-                                                 c.name == "unknown_qp_dropped" ? c.value : 0;
+    for (const auto& c : counters)
+      malformed +=
+          c.name == "malformed_dropped" || c.name == "not_roce_dropped" || c.name == "unknown_qp_dropped" ? c.value : 0;
   }
   EXPECT_EQ(dropped + malformed, 20'000u);
 }

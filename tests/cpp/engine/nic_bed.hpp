@@ -12,11 +12,11 @@ namespace loomnet::testing {
 
 inline std::unique_ptr<Transport> make_transport(std::string_view name, Nic& nic, BitsPerSecond rate) {
   if (name == "mrc") {
-    return std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(microseconds(12), rate), nic.sink(),
-                                               nic.ports());
+    return std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(microseconds(12), rate), nic.sink(), nic.ports());
   }
   if (name == "roce") {
-    return std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.payload_mtu = 4096, .timeout_exponent = 7});
+    return std::make_unique<roce::RoceTransport>(nic.sink(),
+                                                 roce::RoceOptions{.payload_mtu = 4096, .timeout_exponent = 7});
   }
   tcp::TcpOptions o;
   o.mtu = 1500;

@@ -25,15 +25,19 @@ struct Bed {
   Network network{1};
   Clos clos;
   Nic &near, &far;
-  explicit Bed(std::string_view transport)
-      : clos(network, {.planes = 1}), near(network.nic(0)), far(network.nic(1)) {
+  explicit Bed(std::string_view transport) : clos(network, {.planes = 1}), near(network.nic(0)), far(network.nic(1)) {
     testing::equip(network, 2, gigabits(100), {transport});
   }
   void run() { network.run_until(network.now() + milliseconds(20)); }
   void write(QpNumber qp, std::uint64_t id, std::uint32_t key, std::span<const std::uint8_t> from,
              std::uint64_t address = 0, Opcode opcode = Opcode::write_with_immediate) {
-    near.post(qp, {.id = id, .local = from.data(), .remote_address = address, .remote_key = key,
-                   .length = static_cast<std::uint32_t>(from.size()), .opcode = opcode},
+    near.post(qp,
+              {.id = id,
+               .local = from.data(),
+               .remote_address = address,
+               .remote_key = key,
+               .length = static_cast<std::uint32_t>(from.size()),
+               .opcode = opcode},
               network.now());
   }
 };
@@ -135,8 +139,8 @@ TEST(NicClients, JobsOfOneHostHaveFiguresOfTheirOwn) {
   bed.clos.connect(0, 256, 1, 256, 0, kOne);
   bed.clos.connect(0, 257, 1, 257, 0, kTwo);
   one.add({.source = 0, .destination = 1, .qp = 256, .bytes = 1'000'000, .message = 100'000});
-  two.add({.source = 0, .destination = 1, .qp = 257, .bytes = 2'000'000, .message = 100'000,
-           .start = microseconds(500)});
+  two.add(
+      {.source = 0, .destination = 1, .qp = 257, .bytes = 2'000'000, .message = 100'000, .start = microseconds(500)});
   one.start();
   two.start();
   const std::vector<NodeId> hosts{0, 1};
@@ -164,8 +168,9 @@ TEST(NicClients, JobsOfOneHostHaveFiguresOfTheirOwn) {
 TEST(NicClients, AJobAloneHasTheSameFiguresByAnyNumber) {
   const auto figures = [](JobId job) {
     Bed bed("roce");
-    CollectiveTraffic traffic(bed.network, {.job = job, .hosts = {0, 1}, .bytes = 1 << 20, .repeat = 3,
-                                            .compute = microseconds(50), .payload = true});
+    CollectiveTraffic traffic(
+        bed.network,
+        {.job = job, .hosts = {0, 1}, .bytes = 1 << 20, .repeat = 3, .compute = microseconds(50), .payload = true});
     bed.clos.connect(0, 256, 1, 256, 0, job);
     traffic.set_queue_pair(0, 1, 256);
     traffic.set_queue_pair(1, 0, 256);
@@ -378,9 +383,8 @@ TEST(WorkMeter, BusyTimeAndSilencesAreTheSameInWhateverOrderWorkIsTold) {
       for (Told& each : order) {
         if (each.kind != 1) each.told = each.at + (each.kind == 0 ? late / 2 : late);
       }
-      std::ranges::stable_sort(order, [](const Told& a, const Told& b) {
-        return std::tie(a.told, a.kind) < std::tie(b.told, b.kind);
-      });
+      std::ranges::stable_sort(
+          order, [](const Told& a, const Told& b) { return std::tie(a.told, a.kind) < std::tie(b.told, b.kind); });
       WorkMeter meter;
       for (const Told& each : order) {
         if (each.kind == 0) meter.begin(each.at);

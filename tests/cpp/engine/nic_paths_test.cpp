@@ -14,8 +14,7 @@ struct PathsBed {
   Network network;
   Clos clos;
   FlowTraffic flows;
-  PathsBed(std::string_view transport, std::uint64_t seed)
-      : network(seed), clos(network, shape), flows(network, true) {
+  PathsBed(std::string_view transport, std::uint64_t seed) : network(seed), clos(network, shape), flows(network, true) {
     testing::equip(network, 2, gigabits(100), {transport});
     clos.connect(0, 100, 1, 200, 1);
   }
@@ -45,9 +44,7 @@ struct PathsBed {
     flows.add({.source = 0, .destination = 1, .qp = 100, .bytes = bytes, .message = 1 << 17});
     flows.start();
   }
-  mrc::MrcTransport& mrc(unsigned host) {
-    return static_cast<mrc::MrcTransport&>(*network.nic(host).transport());
-  }
+  mrc::MrcTransport& mrc(unsigned host) { return static_cast<mrc::MrcTransport&>(*network.nic(host).transport()); }
 };
 
 class PathsChange : public ::testing::TestWithParam<std::string_view> {};

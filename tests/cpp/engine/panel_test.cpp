@@ -41,7 +41,8 @@ struct PanelBed {
     Plane next = 0;
     for (unsigned p = 0; p < ports; ++p) {
       const std::int32_t other = circuits[place(low, p)];
-      if (other < 0 || other / static_cast<std::int32_t>(ports) != static_cast<std::int32_t>(std::max(from, to))) continue;
+      if (other < 0 || other / static_cast<std::int32_t>(ports) != static_cast<std::int32_t>(std::max(from, to)))
+        continue;
       const unsigned mine = from == low ? p : static_cast<unsigned>(other) % ports;
       out[mine].uplinks = {0};
       out[mine].plane = next++;
@@ -139,7 +140,9 @@ TEST(Panel, LightWithoutACircuitIsCounted) {
     const std::uint64_t dark = network.lost_in_panels();
     EXPECT_GE(dark, 1u);
     EXPECT_LE(dark, 3u) << "what was on 500 ns of fibre and in the serialiser";
-    EXPECT_EQ(network.panel(panel)->counters(0).packets[PANEL_DROP_UNMAPPED] + network.panel(panel)->counters(1).packets[PANEL_DROP_UNMAPPED], dark);
+    EXPECT_EQ(network.panel(panel)->counters(0).packets[PANEL_DROP_UNMAPPED] +
+                  network.panel(panel)->counters(1).packets[PANEL_DROP_UNMAPPED],
+              dark);
     EXPECT_LE(network.half(1, false).counters().packets, before + 2) << "what was on the glass";
     EXPECT_EQ(network.pool().outstanding(), network.held());
     network.set_circuits(panel, {1, 0, -1, -1});

@@ -97,8 +97,7 @@ class PfcTest : public ::testing::Test {
   }
   NodeId table(std::vector<SwitchPort> out, std::uint64_t buffer = 0) {
     const std::size_t ports = out.size();
-    return network.add_switch(8, std::make_unique<Table>(std::move(out)),
-                              {.buffer_bytes = buffer, .pfc = ports > 0});
+    return network.add_switch(8, std::make_unique<Table>(std::move(out)), {.buffer_bytes = buffer, .pfc = ports > 0});
   }
   void blast(NodeId h, std::uint32_t row, std::uint32_t packets) {
     WorkRequest request;
@@ -333,8 +332,7 @@ TEST_F(PfcTest, WhatIsBuiltWrongIsRefusedByName) {
               ::testing::HasSubstr("discipline of a port under PFC is priority or laggard_first"));
   EXPECT_THAT(refusal([&] { network.connect({with, 7}, {small, 2}, other, kLink); }),
               ::testing::HasSubstr("queues by priority or laggard_first"));
-  EXPECT_THAT(refusal([&] { network.add_switch(4, nullptr, {.pfc = true}); }),
-              ::testing::HasSubstr("kernel"));
+  EXPECT_THAT(refusal([&] { network.add_switch(4, nullptr, {.pfc = true}); }), ::testing::HasSubstr("kernel"));
 }
 
 // Host 0 and 1 on switch A, 2 and 3 on switch B, one link between. Host 0 floods host 2 behind a

@@ -16,8 +16,7 @@ class QuietTap : public Tap {
   void posted(std::uint32_t, std::uint32_t, const WorkRequest&, Picoseconds) override {}
   void completed(std::uint32_t, const Completion&, Picoseconds) override {}
   void work_begins(std::uint32_t, const WorkLabel&, Picoseconds) override {}
-  void work_ends(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, bool,
-                 Picoseconds) override {}
+  void work_ends(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, bool, Picoseconds) override {}
   void rank_clock(std::uint32_t, std::int64_t, Picoseconds) override {}
 };
 

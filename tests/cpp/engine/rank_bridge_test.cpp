@@ -13,8 +13,11 @@ using rank::MarkKind;
 
 class Bridge : public ::testing::Test {
  protected:
-  Bridge() : host(network.add_host(1)), bridge(network, host, geometry()), seen(rank::Memory::attach(bridge.memory_fd())),
-             marks(seen.ring_words(rank::kMarks), seen.ring_entries(rank::kMarks), seen.geometry().marks) {}
+  Bridge()
+      : host(network.add_host(1)),
+        bridge(network, host, geometry()),
+        seen(rank::Memory::attach(bridge.memory_fd())),
+        marks(seen.ring_words(rank::kMarks), seen.ring_entries(rank::kMarks), seen.geometry().marks) {}
 
   static rank::Geometry geometry() {
     rank::Geometry g;
@@ -73,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Floods,
                                            MarkKind::work_begin, MarkKind::work_end, MarkKind::ring_step));
 
 TEST_F(Bridge, FloodsAreCutOffThoughTimePasses) {
-  const std::uint64_t taken = flood(MarkKind::step, 50'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
+  const std::uint64_t taken =
+      flood(MarkKind::step, 50'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
   EXPECT_EQ(bridge.fault(), RankFault::too_many_operations) << taken;
   EXPECT_LE(taken, 4'200'000u);
 }
@@ -149,7 +153,8 @@ TEST_F(Bridge, RingStepsAreLogged) {
 }
 
 TEST_F(Bridge, RingStepsOfALongJobAreNoFlood) {
-  const std::uint64_t taken = flood(MarkKind::ring_step, 5'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
+  const std::uint64_t taken =
+      flood(MarkKind::ring_step, 5'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
   EXPECT_EQ(bridge.fault(), RankFault::none) << taken;
   EXPECT_EQ(bridge.steps().rows().size(), StepLog::kMost);
   EXPECT_EQ(bridge.steps().unlogged(), taken - StepLog::kMost);

@@ -12,9 +12,7 @@ using testing::RingBed;
 constexpr unsigned kHosts = 4;
 constexpr std::uint32_t kSteps = 2 * (kHosts - 1), kRepeats = 3;
 
-CollectiveTrafficConfig config() {
-  return {.job = JobId{5}, .bytes = 1'200'000, .repeat = kRepeats, .payload = true};
-}
+CollectiveTrafficConfig config() { return {.job = JobId{5}, .bytes = 1'200'000, .repeat = kRepeats, .payload = true}; }
 
 // Source ports of each host's data packets, by ring step.
 std::map<unsigned, std::map<std::uint32_t, std::set<std::uint16_t>>> ports_of(const RingBed& bed) {

@@ -104,8 +104,7 @@ TEST(SwitchHostTest, SumAbsorbsAndRewritesWithoutTouchingASendersMemory) {
   PortCapture& out = star.capture(3);
   std::vector<std::vector<std::uint8_t>> memory(4);
   for (std::uint8_t i = 0; i < 4; ++i) {
-    star.send(0, udp_frame("fd00::4", SUM_PORT, 100, 50 + i, static_cast<std::uint8_t>(i + 1)),
-              10u + i, memory[i]);
+    star.send(0, udp_frame("fd00::4", SUM_PORT, 100, 50 + i, static_cast<std::uint8_t>(i + 1)), 10u + i, memory[i]);
   }
   for (std::uint8_t i = 0; i < 4; ++i) {
     EXPECT_EQ(memory[i], std::vector<std::uint8_t>(100, static_cast<std::uint8_t>(i + 1)));
@@ -132,8 +131,7 @@ TEST(SwitchHostTest, SumAbsorbsAndRewritesWithoutTouchingASendersMemory) {
   EXPECT_FALSE(came[3].options.contains(kComment));
   const auto left = testing::packets(out.finish(star.network.now()));
   ASSERT_EQ(left.size(), 1u);
-  EXPECT_EQ(left[0].bytes.substr(62),
-            std::string(reinterpret_cast<const char*>(expected.data()), expected.size()));
+  EXPECT_EQ(left[0].bytes.substr(62), std::string(reinterpret_cast<const char*>(expected.data()), expected.size()));
   EXPECT_EQ(testing::number(left[0].options.at(kPacketId), 0, 8), sum.uid);
 }
 
@@ -176,9 +174,8 @@ TEST(SwitchHostTest, MirrorsCopiesAndAnswersAreAccountedForOneByOne) {
     for (const auto& p : testing::packets(captures[port]->finish(star.network.now()))) {
       if (static_cast<std::uint8_t>(p.bytes[38]) != 0xff) continue;
       if (p.options.contains(kComment)) {
-        EXPECT_EQ(p.options.at(kComment), port == 1
-                                              ? "passed to the switch's own network stack"
-                                              : "dropped by the switch program: drop_no_group");
+        EXPECT_EQ(p.options.at(kComment), port == 1 ? "passed to the switch's own network stack"
+                                                    : "dropped by the switch program: drop_no_group");
       } else {
         EXPECT_EQ(static_cast<std::uint8_t>(p.bytes[21]), 63);
         shown.insert(testing::number(p.options.at(kPacketId), 0, 8));

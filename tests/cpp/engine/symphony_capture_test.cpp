@@ -38,12 +38,12 @@ class Wire {
     network.add_host(1), network.add_host(1);
     for (NodeId n = 2; n < 4; ++n) {
       network.add_switch(2, make_program(n == 2 ? program : "forward", 2, 3, n == 2 ? options : ProgramOptions{}));
-      auto batch = std::string_view(n == 2 ? program : "forward") == "symphony"
-                       ? SymphonyBatch{routes, {}, {}}.pack()
-                       : routes.pack();
+      auto batch = std::string_view(n == 2 ? program : "forward") == "symphony" ? SymphonyBatch{routes, {}, {}}.pack()
+                                                                                : routes.pack();
       network.program(n)->set_tables(batch);
     }
-    LinkConfig fast{.rate = gigabits(400), .delay = microseconds(1)}, slow{.rate = gigabits(1), .delay = microseconds(1)};
+    LinkConfig fast{.rate = gigabits(400), .delay = microseconds(1)},
+        slow{.rate = gigabits(1), .delay = microseconds(1)};
     if (red) slow.ecn_low = 400, slow.ecn_high = 5000, slow.ecn_share = 0.3;
     network.connect({0, 0}, {2, 0}, fast, fast);
     network.connect({2, 1}, {3, 0}, slow, fast);
@@ -123,8 +123,10 @@ class Reader {
       return false;
     }
     if (epoch != row.epoch) {
-      row.credit = std::clamp<std::int64_t>(row.credit + (row.marks ? -1 : 1) +
-                                                static_cast<std::int64_t>(std::min<std::uint64_t>(epoch - row.epoch, 256)) - 1, 0, 255);
+      row.credit =
+          std::clamp<std::int64_t>(row.credit + (row.marks ? -1 : 1) +
+                                       static_cast<std::int64_t>(std::min<std::uint64_t>(epoch - row.epoch, 256)) - 1,
+                                   0, 255);
       row.epoch = epoch, row.marks = 0;
     }
     row.awake = row.awake || epoch - row.born >= 2;

@@ -36,8 +36,7 @@ struct Dumbbell {
   explicit Dumbbell(tcp::TcpOptions options, std::uint32_t buffer = kBdp, std::uint32_t mark_at = 0)
       : clos(network, shape(buffer, mark_at)), traffic(network, false) {
     for (NodeId h = 0; h < 4; ++h) {
-      network.nic(h).set_transport(
-          std::make_unique<tcp::TcpTransport>(network.nic(h).sink(), options));
+      network.nic(h).set_transport(std::make_unique<tcp::TcpTransport>(network.nic(h).sink(), options));
     }
   }
   // Host `from` (0 or 2, on leaf 0) to the receiver beside it, for ever.
@@ -72,9 +71,8 @@ struct Dumbbell {
     std::array<double, 4> rate{};  // stream bits per second by sending host
   };
   friend std::ostream& operator<<(std::ostream& os, const Seen& s) {
-    return os << "utilisation " << s.utilisation << ", queue mean " << s.mean_queue
-              << " B, largest " << s.max_queue << " B, " << s.rate[0] / 1e6 << " and "
-              << s.rate[2] / 1e6 << " Mb/s";
+    return os << "utilisation " << s.utilisation << ", queue mean " << s.mean_queue << " B, largest " << s.max_queue
+              << " B, " << s.rate[0] / 1e6 << " and " << s.rate[2] / 1e6 << " Mb/s";
   }
   Seen watch(Picoseconds span) {
     std::array<std::uint64_t, 4> before{};
@@ -91,11 +89,9 @@ struct Dumbbell {
     }
     seen.mean_queue /= samples;
     for (NodeId h : {0u, 2u}) {
-      if (has(h))
-        seen.rate[h] = 8.0 * static_cast<double>(sender(h).acked() - before[h]) / span.seconds();
+      if (has(h)) seen.rate[h] = 8.0 * static_cast<double>(sender(h).acked() - before[h]) / span.seconds();
     }
-    seen.utilisation =
-        (seen.rate[0] + seen.rate[2]) / (kGoodputShare * static_cast<double>(kRate.count));
+    seen.utilisation = (seen.rate[0] + seen.rate[2]) / (kGoodputShare * static_cast<double>(kRate.count));
     return seen;
   }
   bool has(NodeId h) const { return h == 0 || two; }

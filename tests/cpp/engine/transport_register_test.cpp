@@ -18,14 +18,13 @@
 namespace loomnet {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Clos;
 using testing::ClosShape;
+using ::testing::HasSubstr;
 
 struct Pair {
   explicit Pair(const TransportKind& kind, const OptionValues& options = {})
-      : clos(network, ClosShape{.planes = 2, .leaves = 2, .spines = 2, .hosts_per_leaf = 1}),
-        traffic(network, false) {
+      : clos(network, ClosShape{.planes = 2, .leaves = 2, .spines = 2, .hosts_per_leaf = 1}), traffic(network, false) {
     for (NodeId h : {0u, 1u}) {
       Nic& nic = network.nic(h);
       nic.set_transport(kind.make({nic.sink(), nic.ports(), 7}, options));
@@ -93,8 +92,7 @@ TEST_P(Registered, CarriesAMessageAndShowsItsState) {
 }
 
 TEST_P(Registered, RefusesWhatIsNoOptionAndTakesEveryDefault) {
-  EXPECT_THAT(refusal({{"no_such_option", 1.0}}),
-              HasSubstr(GetParam() + ": no option no_such_option; there are "));
+  EXPECT_THAT(refusal({{"no_such_option", 1.0}}), HasSubstr(GetParam() + ": no option no_such_option; there are "));
   for (const OptionInfo& option : kind().options) {
     EXPECT_FALSE(option.doc.empty()) << option.name;
     if (option.name == "line_rate_bps") continue;

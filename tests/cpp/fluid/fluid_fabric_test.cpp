@@ -70,8 +70,10 @@ TEST(FluidFabric, AFlowAloneTakesTheTimeThatPacketsTakeWhicheverLinkIsNarrow) {
     for (const std::uint64_t bytes : {4096u, 20480u, 65536u}) {  // whole packets
       std::vector<Picoseconds> ends;
       for (const bool packets : {false, true}) {
-        Bed bed({.planes = 1, .host_link = {.rate = gigabits(host), .delay = nanoseconds(10)},
-                 .fabric_link = {.rate = gigabits(fabric), .delay = nanoseconds(10)}}, packets);
+        Bed bed({.planes = 1,
+                 .host_link = {.rate = gigabits(host), .delay = nanoseconds(10)},
+                 .fabric_link = {.rate = gigabits(fabric), .delay = nanoseconds(10)}},
+                packets);
         bed.flow(0, 1, bytes);
         bed.run();
         ASSERT_TRUE(bed.flows->done());
@@ -163,8 +165,7 @@ TEST(FluidFabric, NewTablesTakeAFlowElsewhere) {
   EXPECT_FALSE(bed.flows->done());
   ForwardBatch tables;
   tables.generation = 2;
-  const auto other = static_cast<SwitchPort>(
-      bed.network.half(bed.clos.fabric_link(0, 0, 0), true).up() ? 1 : 2);
+  const auto other = static_cast<SwitchPort>(bed.network.half(bed.clos.fabric_link(0, 0, 0), true).up() ? 1 : 2);
   tables.groups = {{other}, {0}};
   tables.hosts = {{host_address(1), 0}, {host_address(0), 1}};
   bed.network.set_tables(bed.clos.leaf(0, 0), tables.pack());
@@ -251,15 +252,15 @@ TEST(FluidFabric, WhatIsLeftOfAWriteFollowsThePaths) {
   request.remote_key = bed.network.nic(1).register_region(nullptr, 0, 1 << 25);
   request.opcode = Opcode::write_with_immediate;
   bed.network.nic(0).post(101, request, {});
-  bed.network.run_until(microseconds(500));            // half of it
+  bed.network.run_until(microseconds(500));  // half of it
   bed.network.nic(0).set_paths(101, one, bed.network.now());
-  bed.network.run_until(microseconds(1000));           // a quarter
+  bed.network.run_until(microseconds(1000));  // a quarter
   bed.network.nic(0).set_paths(101, none, bed.network.now());
   EXPECT_EQ(bed.fluid->links().flows(), 0u);
   bed.network.run_until(microseconds(3000));
   EXPECT_TRUE(there.arrivals.empty());
   bed.network.nic(0).set_paths(101, both, bed.network.now());
-  bed.network.run_until(microseconds(3249));           // the last quarter, by both
+  bed.network.run_until(microseconds(3249));  // the last quarter, by both
   EXPECT_TRUE(there.arrivals.empty());
   bed.network.run_until(microseconds(3260));
   EXPECT_EQ(there.arrivals.size(), 1u);
@@ -292,8 +293,7 @@ TEST(FluidFabric, AFlowFollowsItsCircuits) {
   for (int h = 0; h < 3; ++h) network.add_host(1);
   const NodeId panel = network.add_panel({-1, -1, -1});
   for (std::uint16_t h = 0; h < 3; ++h) {
-    network.connect({h, 0}, {panel, h}, {.rate = gigabits(100), .delay = microseconds(1)},
-                    {.delay = microseconds(1)});
+    network.connect({h, 0}, {panel, h}, {.rate = gigabits(100), .delay = microseconds(1)}, {.delay = microseconds(1)});
   }
   FluidFabric fluid(network);
   for (unsigned h = 0; h < 3; ++h) fluid.add_transport(h, "roce", kRoce);

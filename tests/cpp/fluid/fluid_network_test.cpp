@@ -31,9 +31,7 @@ struct Bed {
   EventQueue events;
   FluidNetwork net{events};
   Ends ends;
-  LinkIndex link(std::uint64_t gigabits_per_second) {
-    return net.add_link(gigabits(gigabits_per_second));
-  }
+  LinkIndex link(std::uint64_t gigabits_per_second) { return net.add_link(gigabits(gigabits_per_second)); }
   FlowId start(Route route, std::uint64_t bytes, std::uint64_t cookie, std::uint32_t weight = 1) {
     return net.start(route, bytes, weight, ends, cookie);
   }
@@ -306,8 +304,7 @@ void compare(std::uint64_t seed) {
         const std::uint64_t bytes = 1 + below(5'000'000), id = step * 10 + change;
         const auto weight = static_cast<std::uint32_t>(1 + (below(2) ? 0 : below(5)));
         open[id] = bed.start(route, bytes, id, weight);
-        reference.flows[id] = {route, 8.0 * static_cast<double>(bytes),
-                               static_cast<double>(weight), 0};
+        reference.flows[id] = {route, 8.0 * static_cast<double>(bytes), static_cast<double>(weight), 0};
         continue;
       }
       auto chosen = std::next(open.begin(), static_cast<std::ptrdiff_t>(below(open.size())));

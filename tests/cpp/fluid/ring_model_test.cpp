@@ -67,8 +67,7 @@ TEST(RingModel, TheRearmostFirstPaysWherePathsChangeAndNotWhereTheyStay) {
   constexpr int kSeeds = 24;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     for (const bool rehash : {false, true}) {
-      RingSettings settings{.ranks = 16, .uplinks = 16, .rehash = rehash, .jitter = rehash ? 0 : 0.3,
-                            .seed = seed};
+      RingSettings settings{.ranks = 16, .uplinks = 16, .rehash = rehash, .jitter = rehash ? 0 : 0.3, .seed = seed};
       const RingResult plain = run(settings);
       settings.gap = 1;
       const RingResult first = run(settings);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-
 namespace loomnet {
 namespace {
 
@@ -155,8 +154,7 @@ TEST_F(HalfLinkTest, ControlHasItsShareOfTheBytes) {
 }
 
 TEST_F(HalfLinkTest, AShareOfTheQueueIsAShareOfItsLimitsAndThresholds) {
-  HalfLink& link = make(
-      {.data_limit = 8'000, .control_limit = 4'000, .ecn_low = 4'000, .ecn_high = 4'000});
+  HalfLink& link = make({.data_limit = 8'000, .control_limit = 4'000, .ecn_low = 4'000, .ecn_high = 4'000});
   link.set_queue_share(0.25, {});
   for (int i = 0; i < 5; ++i) link.offer(packet(1'000), {});  // one leaves at once, two wait
   EXPECT_EQ(drops("queue_full"), 2u);

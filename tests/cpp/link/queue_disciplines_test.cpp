@@ -16,7 +16,6 @@
 #include "link/flow_hash.hpp"
 #include "link/half_link.hpp"
 
-
 namespace loomnet {
 namespace {
 
@@ -73,8 +72,8 @@ class Disciplines : public ::testing::Test {
 
 TEST_F(Disciplines, TransportsOnOneLinkAreMarkedByTheirOwnThresholds) {
   LinkConfig config{.ecn_low = 1, .ecn_high = 1};  // of those without marks of their own
-  config.carriers = std::make_shared<std::vector<CarrierMarks>>(std::vector<CarrierMarks>{
-      {.ecn_low = 1, .ecn_high = 1}, {.ecn_low = 3'500, .ecn_high = 3'500}, {}});
+  config.carriers = std::make_shared<std::vector<CarrierMarks>>(
+      std::vector<CarrierMarks>{{.ecn_low = 1, .ecn_high = 1}, {.ecn_low = 3'500, .ecn_high = 3'500}, {}});
   for (const char* name : {"priority", "fifo"}) {
     far_.seen.clear();
     HalfLink& link = make(name, config);
@@ -104,7 +103,13 @@ TEST_F(Disciplines, TransportsOnOneLinkAreTrimmedByTheirOwnCodes) {
       seen.emplace_back((p->header[14] & 0xf) << 2 | p->header[15] >> 6, p->wire_length);
     }
   } codes;
-  HalfLink link(events_, pool_, [&] { config.rate = gigabits(1); return config; }(), codes, 0, 1);
+  HalfLink link(
+      events_, pool_,
+      [&] {
+        config.rate = gigabits(1);
+        return config;
+      }(),
+      codes, 0, 1);
   for (std::uint32_t i = 0; i < 5; ++i) {
     PacketPtr p = packet(i, 900);
     p->trimmable = true;
@@ -113,7 +118,8 @@ TEST_F(Disciplines, TransportsOnOneLinkAreTrimmedByTheirOwnCodes) {
   }
   events_.run_until(milliseconds(1));
   std::sort(codes.seen.begin(), codes.seen.end());
-  EXPECT_EQ(codes.seen, (std::vector<std::pair<int, std::uint32_t>>{{0, 900}, {0, 900}, {3, 200}, {9, 128}, {12, 128}}));
+  EXPECT_EQ(codes.seen,
+            (std::vector<std::pair<int, std::uint32_t>>{{0, 900}, {0, 900}, {3, 200}, {9, 128}, {12, 128}}));
   link.clear();
 }
 
@@ -304,8 +310,7 @@ TEST_F(Disciplines, PacketsAreConserved) {
       }
       link.offer(std::move(p), now);
       ++offered;
-      ASSERT_EQ(far_.seen.size() + link.counters().dropped() + link.held(), offered)
-          << discipline.name << " " << i;
+      ASSERT_EQ(far_.seen.size() + link.counters().dropped() + link.held(), offered) << discipline.name << " " << i;
       ASSERT_LE(link.queued_bytes(now), 30'000u);
     }
     events_.run_until(events_.now() + seconds(1));
@@ -327,7 +332,8 @@ std::string refusal(std::string_view name, const Options& options) {
 
 TEST(QueueRegistry, RefusesWhatThereIsNotInOneLine) {
   EXPECT_EQ(choose_queue("priority", {}), nullptr);
-  EXPECT_EQ(refusal("cdel", {}), "queue: no discipline cdel; there are priority, fifo, laggard_first, codel, fq, fq_codel");
+  EXPECT_EQ(refusal("cdel", {}),
+            "queue: no discipline cdel; there are priority, fifo, laggard_first, codel, fq, fq_codel");
   EXPECT_EQ(refusal("fq", Options{{"target", 1}}), "queue fq: no option target; its options: flows, quantum");
   EXPECT_EQ(refusal("fifo", Options{{"target", 1}}), "queue fifo: no option target; its options: none");
   EXPECT_EQ(refusal("fq", Options{{"flows", 0}}), "queue fq: flows must be from 1 to 65536");

@@ -17,9 +17,8 @@ constexpr unsigned kLowerUp = 1u << 16;
 class Listener {
  public:
   explicit Listener(const Netns& netns) {
-    netns.run([&] {
-      socket_ = checked_fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "listen to links");
-    });
+    netns.run(
+        [&] { socket_ = checked_fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "listen to links"); });
     sockaddr_nl address{};
     address.nl_family = AF_NETLINK;
     address.nl_groups = RTMGRP_LINK;
@@ -51,10 +50,9 @@ class HostCarriersTest : public live_test::LiveTest {
     Netns h0 = Netns::create("lnlv h0"), h1 = Netns::create("lnlv h1");
     LiveFabric fabric{{{.node = 0, .kind = PortKind::host, .netns = &h0, .interface = "lnlv-h0"},
                        {.node = 1, .kind = PortKind::host, .netns = &h1, .interface = "lnlv-h1"}},
-                      {}, {.frames_per_umem = 512}};
-    bool carrier(int host) {
-      return Rtnetlink(host ? h1 : h0).link(host ? "lnlv-h1" : "lnlv-h0").carrier;
-    }
+                      {},
+                      {.frames_per_umem = 512}};
+    bool carrier(int host) { return Rtnetlink(host ? h1 : h0).link(host ? "lnlv-h1" : "lnlv-h0").carrier; }
   };
 };
 

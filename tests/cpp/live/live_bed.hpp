@@ -27,8 +27,7 @@ class Recorder final : public Transport {
   void on_packet(PlanePort, PacketPtr p, Picoseconds now) override {
     ++packets;
     if (seen.size() >= keep) return;
-    Seen s{{p->header.begin(), p->header.begin() + p->header_length},
-           p->ideal, now, p->flow, p->message};
+    Seen s{{p->header.begin(), p->header.begin() + p->header_length}, p->ideal, now, p->flow, p->message};
     if (p->payload.data) {
       s.bytes.insert(s.bytes.end(), p->payload.data, p->payload.data + p->payload.length);
     }
@@ -50,8 +49,8 @@ inline constexpr std::uint16_t kKnownUsid = 0xe801, kUnknownUsid = 0x7777;
 inline constexpr std::size_t kHeader = 14 + 40 + 16;
 
 // Ethernet + IPv6 to a uA of the switch (or not), `payload` bytes behind 16 header bytes.
-inline PacketPtr usid_packet(PacketPool& pool, std::uint16_t usid,
-                             std::span<const std::uint8_t> payload, std::uint8_t hop_limit = 64) {
+inline PacketPtr usid_packet(PacketPool& pool, std::uint16_t usid, std::span<const std::uint8_t> payload,
+                             std::uint8_t hop_limit = 64) {
   PacketPtr p = pool.allocate();
   p->header_length = kHeader;
   p->header.fill(0);
@@ -107,12 +106,10 @@ struct LineBed {
     fabric.reset();
   }
   // From host a, by the loop's thread, `count` packets now.
-  void send(int count, std::uint16_t usid, std::span<const std::uint8_t> payload,
-            std::uint8_t hop_limit = 64) {
+  void send(int count, std::uint16_t usid, std::span<const std::uint8_t> payload, std::uint8_t hop_limit = 64) {
     loop->call([&, count] {
       for (int i = 0; i < count; ++i) {
-        network.egress(a, 0)->offer(usid_packet(network.pool(), usid, payload, hop_limit),
-                                    network.now());
+        network.egress(a, 0)->offer(usid_packet(network.pool(), usid, payload, hop_limit), network.now());
       }
     });
   }

@@ -53,8 +53,7 @@ TEST_F(LiveLoopTest, PacketsCrossTheKernelSwitchWithTheirBytesAndTheirIdealTime)
     EXPECT_GE(seen.now, seen.ideal);                                    // never early
     if (last.count) {
       // The ideal time is the models' alone: exactly one serialisation apart, however late we were.
-      EXPECT_EQ(seen.ideal - last,
-                serialization_time(kHeader + 2048 + kFramingOverhead, gigabits(1)));
+      EXPECT_EQ(seen.ideal - last, serialization_time(kHeader + 2048 + kFramingOverhead, gigabits(1)));
     }
     last = seen.ideal;
   }
@@ -140,8 +139,8 @@ TEST_F(LiveLoopTest, AnEngineThatIsLateSaysSo) {
   LineBed bed({.realtime = false, .lateness_bound = milliseconds(5)});
   bed.loop->start();
   bed.loop->call([&] {
-    bed.network.egress(bed.a, 0)->offer(
-        live_test::usid_packet(bed.network.pool(), kKnownUsid, kPayload), bed.network.now());
+    bed.network.egress(bed.a, 0)->offer(live_test::usid_packet(bed.network.pool(), kKnownUsid, kPayload),
+                                        bed.network.now());
     std::this_thread::sleep_for(std::chrono::milliseconds(60));  // before the packet can depart
   });
   ASSERT_TRUE(bed.wait_for(1));
@@ -181,9 +180,7 @@ TEST_F(LiveLoopTest, FramesThatComeWhileTheLoopStandsForAnotherThreadAreKept) {
   const std::size_t free = bed.fabric->socket(0).umem().free_frames();
   bed.loop->start();
   std::promise<void> stands, resumed;
-  ASSERT_TRUE(bed.loop->post([&] {
-    bed.loop->stand([&] { stands.set_value(); }, resumed.get_future());
-  }));
+  ASSERT_TRUE(bed.loop->post([&] { bed.loop->stand([&] { stands.set_value(); }, resumed.get_future()); }));
   stands.get_future().wait();
   std::vector<std::uint8_t> frame(100, 0x11);
   for (int i = 0; i < kFrames; ++i) {
@@ -299,8 +296,8 @@ TEST_F(LiveLoopTest, AKilledRunLeavesNoInterfaceAndNoProgram) {
   if (child == 0) {
     // Everything is held by this process alone.
     const LineBed bed;
-    LiveFabric more({{.node = 0, .port = 0, .netns = &left, .interface = "lnlv-x0"}},
-                    {{.node = 0, .netns = &left}}, {.frames_per_umem = 256});
+    LiveFabric more({{.node = 0, .port = 0, .netns = &left, .interface = "lnlv-x0"}}, {{.node = 0, .netns = &left}},
+                    {.frames_per_umem = 256});
     bed.loop->start();
     bpf_prog_info info{};
     __u32 size = sizeof info;

@@ -56,8 +56,7 @@ TEST_F(NetlinkTest, AGroupIsDeletedAtOnceAndPeersGoWithIt) {
   Rtnetlink rt(left), far(right);
   for (int i = 0; i < 100; ++i) {  // more than one batch
     const std::string n = std::to_string(i);
-    rt.create_veth({.a = {.name = "lnlv-a" + n, .group = 77},
-                    .b = {.name = "lnlv-b" + n, .netns = &right}});
+    rt.create_veth({.a = {.name = "lnlv-a" + n, .group = 77}, .b = {.name = "lnlv-b" + n, .netns = &right}});
   }
   rt.create_veth({.a = {.name = "lnlv-keep"}, .b = {.name = "lnlv-peer", .netns = &right}});
   rt.commit();
@@ -82,9 +81,7 @@ TEST_F(NetlinkTest, AFailureNamesTheObjectAndTheRestIsStillDone) {
     FAIL() << "a second lnlv-a was accepted";
   } catch (const LiveError& e) {
     EXPECT_EQ(e.error(), EEXIST);
-    EXPECT_NE(std::string(e.what()).find("create veth lnlv-a (in lnlv one) -- lnlv-c"),
-              std::string::npos)
-        << e.what();
+    EXPECT_NE(std::string(e.what()).find("create veth lnlv-a (in lnlv one) -- lnlv-c"), std::string::npos) << e.what();
   }
   EXPECT_TRUE(has_link(ns, "lnlv-d"));
   EXPECT_EQ(rt.pending(), 0u);

@@ -19,8 +19,7 @@ class RawSocket {
  public:
   RawSocket(const Netns& netns, const std::string& interface) {
     netns.run([&] {
-      fd_ =
-          checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)), "raw socket");
+      fd_ = checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)), "raw socket");
       sockaddr_ll address{};
       address.sll_family = AF_PACKET;
       address.sll_protocol = htons(ETH_P_ALL);

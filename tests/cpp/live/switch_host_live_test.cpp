@@ -39,17 +39,17 @@ struct StarBed {
       auto recorder = std::make_unique<live_test::Recorder>();
       hosts.push_back(recorder.get());
       network.nic(h).set_transport(std::move(recorder));
-      ports.push_back({.node = node, .port = h, .netns = &netns,
-                       .interface = "lnsh-p" + std::to_string(h)});
+      ports.push_back({.node = node, .port = h, .netns = &netns, .interface = "lnsh-p" + std::to_string(h)});
     }
-    fabric = std::make_unique<LiveFabric>(
-        ports,
-        std::vector<LiveSwitch>{{.node = node, .netns = &netns, .program = std::move(program),
-                                 .options = std::move(options),
-                                 .tables = host_tables(kHosts, 1, {{0, 1, 2}})}},
-        LiveFabricConfig{.frames_per_umem = 2048});
-    loop = std::make_unique<LiveLoop>(
-        network, *fabric, LiveLoopConfig{.realtime = false, .lateness_bound = seconds(10)});
+    fabric = std::make_unique<LiveFabric>(ports,
+                                          std::vector<LiveSwitch>{{.node = node,
+                                                                   .netns = &netns,
+                                                                   .program = std::move(program),
+                                                                   .options = std::move(options),
+                                                                   .tables = host_tables(kHosts, 1, {{0, 1, 2}})}},
+                                          LiveFabricConfig{.frames_per_umem = 2048});
+    loop =
+        std::make_unique<LiveLoop>(network, *fabric, LiveLoopConfig{.realtime = false, .lateness_bound = seconds(10)});
   }
   ~StarBed() {
     loop.reset();
@@ -57,16 +57,14 @@ struct StarBed {
     network.clear();
     fabric.reset();
   }
-  void send(NodeId host, const std::vector<std::uint8_t>& frame, std::uint32_t flow = 1,
-            bool bytes = true) {
+  void send(NodeId host, const std::vector<std::uint8_t>& frame, std::uint32_t flow = 1, bool bytes = true) {
     memory.push_back(std::make_unique<std::vector<std::uint8_t>>(frame.begin() + 62, frame.end()));
     loop->call([&] {
       PacketPtr p = network.pool().allocate();
       std::copy_n(frame.begin(), 62, p->header.begin());
       p->header_length = 62;
       p->wire_length = static_cast<std::uint32_t>(frame.size());
-      p->payload = {bytes ? memory.back()->data() : nullptr,
-                    static_cast<std::uint32_t>(memory.back()->size()), 0,
+      p->payload = {bytes ? memory.back()->data() : nullptr, static_cast<std::uint32_t>(memory.back()->size()), 0,
                     bytes ? PayloadKind::region : PayloadKind::none};
       p->flow = flow, p->message = flow + 1000;
       network.egress(host, 0)->offer(std::move(p), network.now());
@@ -209,8 +207,7 @@ TEST_F(SwitchHostLiveTest, MirrorsCopiesAndAnswersComeBack) {
   for (PortCapture* capture : captures) {
     for (const auto& p : testing::packets(capture->finish(bed.network.now()))) {
       const auto direction = testing::number(p.options.at(2), 0, 4) & 3;
-      copies += direction == 2 && static_cast<std::uint8_t>(p.bytes[38]) == 0xff &&
-                p.original == 262;
+      copies += direction == 2 && static_cast<std::uint8_t>(p.bytes[38]) == 0xff && p.original == 262;
     }
   }
   EXPECT_EQ(copies, 150);
@@ -257,8 +254,7 @@ TEST_F(SwitchHostLiveTest, AWrongProgramOrOptionIsRefusedBeforeAnythingStands) {
     }
     return std::string("not refused");
   };
-  EXPECT_EQ(refusal("sums", {}),
-            "no switch program \"sums\"; there are aggregate, forward, mirror, sum and symphony");
+  EXPECT_EQ(refusal("sums", {}), "no switch program \"sums\"; there are aggregate, forward, mirror, sum and symphony");
   EXPECT_EQ(refusal("sum", {{"pool", std::int64_t{1}}}),
             "switch program \"sum\" has no option \"pool\"; it has check_addresses and "
             "allow_stale_length");

@@ -94,8 +94,7 @@ struct SwitchBed {
   SwitchBed() {
     std::vector<LivePort> ports;
     for (std::uint16_t p = 0; p < 3; ++p) {
-      ports.push_back(
-          {.node = 7, .port = p, .netns = &netns, .interface = "lnlv-p" + std::to_string(p)});
+      ports.push_back({.node = 7, .port = p, .netns = &netns, .interface = "lnlv-p" + std::to_string(p)});
     }
     ForwardBatch tables;
     tables.generation = 5;
@@ -195,12 +194,11 @@ TEST_F(XskTest, ErrorsNameTheObjectAndLeaveNothing) {
   const Netns s0 = Netns::create("lnlv s0");
   const std::size_t before = live_test::open_descriptors();
   try {
-    LiveFabric fabric({{.node = 1, .port = 1, .netns = &s0, .interface = "lnlv-p1"}},
-                      {{.node = 1, .netns = &s0}}, {.frames_per_umem = 256});
+    LiveFabric fabric({{.node = 1, .port = 1, .netns = &s0, .interface = "lnlv-p1"}}, {{.node = 1, .netns = &s0}},
+                      {.frames_per_umem = 256});
     FAIL() << "a switch without port 0 was accepted";
   } catch (const std::invalid_argument& e) {
-    EXPECT_NE(std::string(e.what()).find("switch lnlv s0 has no port 0"), std::string::npos)
-        << e.what();
+    EXPECT_NE(std::string(e.what()).find("switch lnlv s0 has no port 0"), std::string::npos) << e.what();
   }
   EXPECT_EQ(Rtnetlink(s0).links().size(), 1u) << "an interface stayed";
   EXPECT_EQ(live_test::open_descriptors(), before);

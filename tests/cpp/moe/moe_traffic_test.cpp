@@ -16,9 +16,9 @@ using Kind = RegionWork::Span::Kind;
 
 // Of MixNet's public simulator: tokens of eight ranks for eight experts.
 constexpr std::array<std::uint32_t, 64> kPublished{
-    9810, 5338, 1231, 3042, 4452, 2004, 841,  6050, 9278,  6282, 839,  3722, 3821, 2903, 909,  5014,
+    9810,  5338, 1231, 3042, 4452, 2004, 841, 6050, 9278,  6282, 839,  3722, 3821, 2903, 909,  5014,
     10684, 5165, 1044, 2634, 4344, 3333, 675, 4889, 10897, 5629, 1086, 2114, 2762, 3463, 1059, 5758,
-    8684, 5666, 1046, 3955, 4334, 2952, 944,  5187, 8361,  5908, 777,  3043, 3984, 3422, 897,  6376,
+    8684,  5666, 1046, 3955, 4334, 2952, 944, 5187, 8361,  5908, 777,  3043, 3984, 3422, 897,  6376,
     10208, 5507, 1117, 4148, 3967, 3119, 904, 3798, 9781,  5211, 902,  3343, 4289, 2839, 1008, 5395};
 
 constexpr std::uint64_t kPerRank = 32768 * 1000;  // so a token's part on a GPU is 1,000 bytes
@@ -38,9 +38,7 @@ panel::DeviceOptions profile(const char* name, panel::Carrier carrier = panel::C
 }
 
 // In tokens for a rate of one token a unit of time, as the exchange took.
-double in_tokens(double seconds, std::uint32_t tensor) {
-  return seconds * testing::kNic * 1e9 / 8 / (1000.0 * tensor);
-}
+double in_tokens(double seconds, std::uint32_t tensor) { return seconds * testing::kNic * 1e9 / 8 / (1000.0 * tensor); }
 
 struct Row {
   std::uint32_t tensor, alpha;

@@ -12,11 +12,11 @@ namespace {
 
 using circuits::kNoPeer;
 using circuits::ServerPair;
+using ::testing::ElementsAre;
 using testing::Hot;
+using ::testing::IsEmpty;
 using testing::joined;
 using testing::RegionBed;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr Picoseconds kCrossing = microseconds(2), kFibre = nanoseconds(500);
 constexpr std::uint32_t kServers = 3, kAlpha = 2;
@@ -60,7 +60,8 @@ struct Bed : testing::MoeBed {
     network.operate(panel, [&](panel::PanelDevice& device, Picoseconds now) {
       std::vector<panel::CrossConnect> all;
       for (std::size_t port = 0; port < peer.size(); ++port) {
-        if (peer[port] != kNoPeer) all.push_back({static_cast<panel::Port>(port), static_cast<panel::Port>(peer[port])});
+        if (peer[port] != kNoPeer)
+          all.push_back({static_cast<panel::Port>(port), static_cast<panel::Port>(peer[port])});
       }
       device.connect(all, panel::Mode::overwrite, now);
     });

@@ -14,10 +14,10 @@ namespace {
 
 using circuits::DemandReport;
 using testing::Hot;
+using ::testing::IsEmpty;
 using testing::joined;
 using testing::RankHand;
 using testing::RegionBed;
-using ::testing::IsEmpty;
 
 constexpr Picoseconds kLatency = microseconds(10);
 // From a demand to light: circuits are empty after the crossing, and profile sim25 is dark for 25 ms.
@@ -48,21 +48,21 @@ TEST_P(Lies, CutOffTheirRankAndNoOther) {
   EXPECT_THAT(bed.region->rounds(), IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    RankRegion, Lies,
-    ::testing::Values(Lie{"another layer", [](DemandReport& r) { r.layer = 5; }},
-                      Lie{"a step to come", [](DemandReport& r) { r.iteration = 3; }},
-                      Lie{"a step that is over", [](DemandReport& r) { r.iteration = 1; }},
-                      Lie{"another micro-batch", [](DemandReport& r) { r.micro_batch = 1; }},
-                      Lie{"another phase", [](DemandReport& r) { r.phase = 1; }},
-                      Lie{"a phase that is none", [](DemandReport& r) { r.phase = 4; }},
-                      Lie{"another region", [](DemandReport& r) { r.region = 0; }},
-                      Lie{"another rank", [](DemandReport& r) { r.source = 0; }},
-                      Lie{"a rank that is none", [](DemandReport& r) { r.source = 4; }},
-                      Lie{"a count too few", [](DemandReport& r) { r.tokens.pop_back(); }},
-                      Lie{"a count too many", [](DemandReport& r) { r.tokens.push_back(1); }},
-                      Lie{"as many counts as a report may have", [](DemandReport& r) { r.tokens.resize(1018); }},
-                      Lie{"no counts", [](DemandReport& r) { r.tokens.clear(); }}));
+INSTANTIATE_TEST_SUITE_P(RankRegion, Lies,
+                         ::testing::Values(Lie{"another layer", [](DemandReport& r) { r.layer = 5; }},
+                                           Lie{"a step to come", [](DemandReport& r) { r.iteration = 3; }},
+                                           Lie{"a step that is over", [](DemandReport& r) { r.iteration = 1; }},
+                                           Lie{"another micro-batch", [](DemandReport& r) { r.micro_batch = 1; }},
+                                           Lie{"another phase", [](DemandReport& r) { r.phase = 1; }},
+                                           Lie{"a phase that is none", [](DemandReport& r) { r.phase = 4; }},
+                                           Lie{"another region", [](DemandReport& r) { r.region = 0; }},
+                                           Lie{"another rank", [](DemandReport& r) { r.source = 0; }},
+                                           Lie{"a rank that is none", [](DemandReport& r) { r.source = 4; }},
+                                           Lie{"a count too few", [](DemandReport& r) { r.tokens.pop_back(); }},
+                                           Lie{"a count too many", [](DemandReport& r) { r.tokens.push_back(1); }},
+                                           Lie{"as many counts as a report may have",
+                                               [](DemandReport& r) { r.tokens.resize(1018); }},
+                                           Lie{"no counts", [](DemandReport& r) { r.tokens.clear(); }}));
 
 TEST(RankRegionFaults, AReportTwiceInOneRoundCutsItsRankOff) {
   RegionBed bed(2, 0, "ideal");

@@ -14,14 +14,14 @@ namespace {
 using circuits::CircuitMap;
 using circuits::DemandReport;
 using circuits::ServerPair;
-using testing::Hot;
-using testing::joined;
-using testing::RankHand;
-using testing::RegionBed;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
+using testing::Hot;
 using ::testing::IsEmpty;
+using testing::joined;
+using testing::RankHand;
+using testing::RegionBed;
 
 constexpr Picoseconds kLatency = microseconds(10);
 // From a demand to light: circuits are empty after the crossing, and profile sim25 is dark for 25 ms.

@@ -38,8 +38,12 @@ class RankHand {
 
   // A part of a report, as the rank's mark has it; the engine reads it at once.
   void part(std::uint64_t value, std::span<const std::uint8_t> bytes) {
-    rank::MarkEntry mark{.kind = static_cast<std::uint32_t>(rank::MarkKind::report), .status = 0, .at_ns = 0,
-                         .value = value, .a = 0, .b = 0};
+    rank::MarkEntry mark{.kind = static_cast<std::uint32_t>(rank::MarkKind::report),
+                         .status = 0,
+                         .at_ns = 0,
+                         .value = value,
+                         .a = 0,
+                         .b = 0};
     std::uint64_t words[2] = {};
     std::memcpy(words, bytes.data(), std::min(bytes.size(), sizeof words));
     mark.a = words[0];
@@ -148,8 +152,13 @@ struct RegionBed : MoeBed {
 
   circuits::DemandReport row(std::uint32_t source, std::uint16_t layer, std::uint32_t iteration = 0,
                              std::uint8_t phase = 0, const Hot& hot = {}) const {
-    circuits::DemandReport report{.phase = phase, .layer = layer, .iteration = iteration, .micro_batch = 0,
-                                  .region = kRegion, .source = static_cast<std::uint16_t>(source), .token_bytes = 2,
+    circuits::DemandReport report{.phase = phase,
+                                  .layer = layer,
+                                  .iteration = iteration,
+                                  .micro_batch = 0,
+                                  .region = kRegion,
+                                  .source = static_cast<std::uint16_t>(source),
+                                  .token_bytes = 2,
                                   .tokens = {}};
     for (std::uint32_t to = 0; to < hands.size(); ++to) {
       const std::uint32_t here = source / per, there = to / per;
@@ -161,7 +170,8 @@ struct RegionBed : MoeBed {
   }
   // All ranks report at the network's time.
   void report(std::uint16_t layer, std::uint32_t iteration = 0, std::uint8_t phase = 0, const Hot& hot = {}) {
-    for (std::uint32_t rank = 0; rank < hands.size(); ++rank) hands[rank]->send(row(rank, layer, iteration, phase, hot));
+    for (std::uint32_t rank = 0; rank < hands.size(); ++rank)
+      hands[rank]->send(row(rank, layer, iteration, phase, hot));
   }
   void wait(Picoseconds time) { network.run_until(network.now() + time); }
   // The answer that every rank has had, the same for all, since the last call.

@@ -11,9 +11,9 @@
 namespace loomnet::moe {
 namespace {
 
-using testing::MoeBed;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::MoeBed;
 
 TEST(RoundRobin, JoinsEveryTwoServersOnce) {
   for (std::uint32_t servers = 2; servers <= 17; ++servers) {
@@ -73,7 +73,8 @@ struct Bed : MoeBed {
     }
   }
   void expect_all_by_light() {
-    for (const auto& failure : traffic->failures()) ADD_FAILURE() << failure.at.microseconds() << " us: " << failure.message;
+    for (const auto& failure : traffic->failures())
+      ADD_FAILURE() << failure.at.microseconds() << " us: " << failure.message;
     ASSERT_TRUE(traffic->done());
     EXPECT_FALSE(exchange().held());
     EXPECT_EQ(exchange().electrical_bytes(), 0u);
@@ -122,7 +123,8 @@ TEST(Rotor, AnExchangeBeginsWithTheTurnOfItsTime) {
     Bed bed(4, 1, false, {}, kSlot * turn + microseconds(1));
     bed.network.run_until(kSlot * turn + microseconds(100));
     const std::vector<std::int32_t> map = bed.map();
-    EXPECT_EQ(std::vector<std::uint32_t>(map.begin(), map.end()), matchings[static_cast<std::size_t>(turn % 3)]) << turn;
+    EXPECT_EQ(std::vector<std::uint32_t>(map.begin(), map.end()), matchings[static_cast<std::size_t>(turn % 3)])
+        << turn;
   }
 }
 

@@ -7,11 +7,11 @@
 #include "clock/random.hpp"
 #include "golden_bytes.hpp"
 #include "packet/ethernet.hpp"
+#include "packet/host_address.hpp"
 #include "packet/ipv6.hpp"
 #include "packet/mrc_headers.hpp"
 #include "packet/rdma.hpp"
 #include "packet/udp.hpp"
-#include "packet/host_address.hpp"
 #include "packet/usid.hpp"
 
 namespace loomnet {
@@ -56,9 +56,7 @@ TEST(Golden, Bth) {
 TEST(Golden, Meth) { expect_golden(mrc::Meth{0, 7}, "00000007"); }
 TEST(Golden, Tseth) { expect_golden(mrc::Tseth{0x1234}, "12340001"); }
 TEST(Golden, TsethCoarse) { expect_golden(mrc::Tseth{0x1234, true}, "12348001"); }
-TEST(Golden, Reth) {
-  expect_golden(Reth{0x00007f0000010000, 0xdeadbeef, 8192}, "00007f0000010000 deadbeef 00002000");
-}
+TEST(Golden, Reth) { expect_golden(Reth{0x00007f0000010000, 0xdeadbeef, 8192}, "00007f0000010000 deadbeef 00002000"); }
 TEST(Golden, ImmDt) { expect_golden(ImmDt{0xcafef00d}, "cafef00d"); }
 TEST(Golden, Aeth) { expect_golden(Aeth{Aeth::kNakInvalidRequest, 0x000102}, "61000102"); }
 
@@ -134,8 +132,9 @@ TEST(Golden, EthernetIpv6Udp) {
   ip.destination = host_address(0x01020304);
   EXPECT_EQ(ip.dscp(), 46);
   EXPECT_EQ(ip.ecn(), Ecn::ect0);
-  expect_golden(ip, "6baabcde 0038 29 40 fd000000000000000000000000000012"
-                    "fd000000000000000000000001020304");
+  expect_golden(ip,
+                "6baabcde 0038 29 40 fd000000000000000000000000000012"
+                "fd000000000000000000000001020304");
   expect_golden(UdpHeader{49291, kUdpPortMrc, 100, 0}, "c08b 136b 0064 0000");
 }
 
@@ -156,9 +155,7 @@ TEST(Golden, EntropyValueAndAddress) {
   EXPECT_TRUE(std::equal(address.begin(), address.end(), golden.begin()));
 }
 
-TEST(Golden, HostAddress) {
-  EXPECT_EQ(host_of(host_address(0xdeadbeef)), 0xdeadbeefu);
-}
+TEST(Golden, HostAddress) { EXPECT_EQ(host_of(host_address(0xdeadbeef)), 0xdeadbeefu); }
 
 // parse(serialize(parse(x))) == parse(x): no field is lost or invented, for random bytes.
 template <typename Header>

@@ -27,8 +27,13 @@ Bytes stamp(const Attributes& a, bool last, bool again) {
 
 TEST(StepStamp, TheExampleOfTheFormatHasTheseBytes) {
   // L, gen 5, job 7, ring 0, rank 0 of 8: 64/65536 of step 65534 are still to come.
-  const Attributes a{.step_offset = 65536 - 64, .step_bytes = 65536, .ring_step = 65534, .job = 7,
-                     .communicator = 5 * kRingsPerJob, .ring_rank = 0, .ring_size = 8};
+  const Attributes a{.step_offset = 65536 - 64,
+                     .step_bytes = 65536,
+                     .ring_step = 65534,
+                     .job = 7,
+                     .communicator = 5 * kRingsPerJob,
+                     .ring_rank = 0,
+                     .ring_size = 8};
   EXPECT_EQ(hex(stamp(a, true, false)), "535912050007000000000008fffeffc0");
 }
 

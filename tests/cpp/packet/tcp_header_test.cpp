@@ -50,8 +50,7 @@ TEST(TcpOptionFields, GoldenTimestampsAndTwoSackBlocks) {
   o.sack_count = 2;
   o.sack[0] = {0x100, 0x200};
   o.sack[1] = {0x300, 0x400};
-  const auto raw =
-      bytes("0101 080a 11223344 55667788  0101 0512 00000100 00000200 00000300 00000400");
+  const auto raw = bytes("0101 080a 11223344 55667788  0101 0512 00000100 00000200 00000300 00000400");
   ASSERT_EQ(o.size(), raw.size());
   std::vector<std::uint8_t> room(raw.size());
   ByteWriter out(room);
@@ -76,9 +75,9 @@ TEST(TcpOptionFields, UnknownOptionsAreSkippedAndTheEndEnds) {
 }
 
 TEST(TcpOptionFields, MalformedListsFailTheReader) {
-  for (const char* hex : {"08", "0800", "0801", "080a0000", "0809 00000001 000000", "0503 00",
-                          "0502", "0526 00000001 00000002", "020a0594", "fd01", "fd00",
-                          "080a 00000001 00000002 080a 00000001 00000002"}) {
+  for (const char* hex :
+       {"08", "0800", "0801", "080a0000", "0809 00000001 000000", "0503 00", "0502", "0526 00000001 00000002",
+        "020a0594", "fd01", "fd00", "080a 00000001 00000002 080a 00000001 00000002"}) {
     const auto raw = bytes(hex);
     ByteReader in(raw);
     TcpOptionFields::parse(in, raw.size());
@@ -96,8 +95,7 @@ TEST(TcpOptionFields, ParsedFieldsSurviveARoundTrip) {
   for (int i = 0; i < 200'000; ++i) {
     std::vector<std::uint8_t> raw(random.below(41));
     static constexpr std::uint8_t kLikely[] = {0, 1, 1, 5, 8, 10, 10, 18, 26, 34, 2, 4};
-    for (auto& b : raw)
-      b = random.below(2) ? kLikely[random.below(12)] : static_cast<std::uint8_t>(random());
+    for (auto& b : raw) b = random.below(2) ? kLikely[random.below(12)] : static_cast<std::uint8_t>(random());
     ByteReader in(raw);
     const TcpOptionFields o = TcpOptionFields::parse(in, raw.size());
     if (!in.ok()) continue;

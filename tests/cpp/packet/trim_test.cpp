@@ -3,8 +3,8 @@
 
 #include "packet/ethernet.hpp"
 #include "packet/ipv6.hpp"
-#include "packet/rdma.hpp"
 #include "packet/mrc_headers.hpp"
+#include "packet/rdma.hpp"
 #include "packet/trim.hpp"
 #include "packet/udp.hpp"
 

@@ -237,7 +237,8 @@ TEST(PanelDevice, TheSameSeedTellsTheSameStory) {
   for (int run = 0; run < 3; ++run) {
     PanelDevice panel = device("polatis+nic", 16, run == 2 ? 2 : 1);
     for (Port i = 0; i < 8; ++i) {
-      panel.connect(Pairs{{i, static_cast<Port>(15 - i)}, {static_cast<Port>(15 - i), i}}, update, milliseconds(i * 30));
+      panel.connect(Pairs{{i, static_cast<Port>(15 - i)}, {static_cast<Port>(15 - i), i}}, update,
+                    milliseconds(i * 30));
     }
     panel.advance(seconds(20));
     stories[run] = panel.take_events();

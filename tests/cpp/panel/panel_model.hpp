@@ -19,7 +19,8 @@ struct Model {
   std::map<Port, Picoseconds> dark_until;
   std::map<std::pair<Port, bool>, int> closed;  // bits: 1 override, 2 shutter, 4 failed
 
-  bool apply(const std::vector<CrossConnect>& remove, const std::vector<CrossConnect>& add, Mode mode, Picoseconds now, Picoseconds dark) {
+  bool apply(const std::vector<CrossConnect>& remove, const std::vector<CrossConnect>& add, Mode mode, Picoseconds now,
+             Picoseconds dark) {
     std::map<Port, Port> next = mode == Mode::overwrite ? std::map<Port, Port>{} : to;
     if (mode != Mode::overwrite) {
       for (const CrossConnect& one : remove) {

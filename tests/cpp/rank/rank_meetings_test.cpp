@@ -13,8 +13,11 @@ using ::testing::IsEmpty;
 using Verdict = Meetings::Verdict;
 
 MarkEntry request(std::uint64_t name, std::uint32_t size, std::uint32_t position, std::uint32_t number = 0) {
-  return {.kind = static_cast<std::uint32_t>(MarkKind::meet), .status = size,
-          .value = std::uint64_t{position} << 32 | number, .a = name, .b = 0};
+  return {.kind = static_cast<std::uint32_t>(MarkKind::meet),
+          .status = size,
+          .value = std::uint64_t{position} << 32 | number,
+          .a = name,
+          .b = 0};
 }
 
 // "to 2 (its request 7): rank 5 has come as 1; the group is 3"
@@ -28,8 +31,7 @@ std::vector<std::string> told(Meetings& meetings) {
       continue;
     }
     EXPECT_EQ(notice.kind, static_cast<std::uint32_t>(NoticeKind::came));
-    line += "rank " +
-                       std::to_string(notice.reason & 0xffff) + " as " + std::to_string(notice.reason >> 16);
+    line += "rank " + std::to_string(notice.reason & 0xffff) + " as " + std::to_string(notice.reason >> 16);
     if (notice.reserved != 0) line += "; group " + std::to_string(notice.reserved - 1);
     lines.push_back(line);
   }
@@ -40,8 +42,8 @@ TEST(Meetings, EveryMemberHearsOfEveryMemberAndOfTheNumberLast) {
   Meetings meetings(4, 16);
   ASSERT_EQ(meetings.ask(3, request(9, 2, 1, 7)), Verdict::taken);
   ASSERT_EQ(meetings.ask(1, request(9, 2, 0, 8)), Verdict::taken);
-  EXPECT_THAT(told(meetings), ElementsAre("to 1.8: rank 1 as 0", "to 1.8: rank 3 as 1; group 0",
-                                          "to 3.7: rank 1 as 0", "to 3.7: rank 3 as 1; group 0"));
+  EXPECT_THAT(told(meetings), ElementsAre("to 1.8: rank 1 as 0", "to 1.8: rank 3 as 1; group 0", "to 3.7: rank 1 as 0",
+                                          "to 3.7: rank 3 as 1; group 0"));
   EXPECT_THAT(told(meetings), IsEmpty());
 }
 
@@ -84,8 +86,8 @@ TEST(Meetings, ARankThatAsksAgainHasGivenItsEarlierRequestUp) {
   ASSERT_EQ(meetings.ask(0, request(9, 2, 1, 2)), Verdict::taken);
   EXPECT_THAT(told(meetings), ElementsAre("to 0.2: rank 0 as 1"));
   ASSERT_EQ(meetings.ask(1, request(9, 2, 0, 5)), Verdict::taken) << "position 0 is free again";
-  EXPECT_THAT(told(meetings), ElementsAre("to 0.2: rank 1 as 0; group 0", "to 1.5: rank 0 as 1",
-                                          "to 1.5: rank 1 as 0; group 0"));
+  EXPECT_THAT(told(meetings),
+              ElementsAre("to 0.2: rank 1 as 0; group 0", "to 1.5: rank 0 as 1", "to 1.5: rank 1 as 0; group 0"));
 }
 
 TEST(Meetings, RequestsThatMakeNoSenseAreRefused) {
@@ -154,7 +156,8 @@ TEST(Meetings, OpenGroupsOfARankAreBounded) {
   }
   EXPECT_EQ(meetings.ask(0, request(Meetings::kMostOpen, 2, 0)), Verdict::too_many);
   EXPECT_EQ(meetings.ask(0, request(5, 2, 0)), Verdict::taken) << "no further group";
-  EXPECT_EQ(meetings.ask(1, request(Meetings::kMostOpen, 2, 0)), Verdict::taken) << "the refused group is another rank's to make";
+  EXPECT_EQ(meetings.ask(1, request(Meetings::kMostOpen, 2, 0)), Verdict::taken)
+      << "the refused group is another rank's to make";
   ASSERT_EQ(meetings.ask(1, request(7, 2, 1)), Verdict::taken);
   meetings.settle();
   EXPECT_EQ(meetings.ask(0, request(Meetings::kMostOpen + 1, 2, 0)), Verdict::taken) << "group 7 is open no more";
@@ -167,8 +170,8 @@ TEST(Meetings, NumbersEnd) {
   ASSERT_EQ(meetings.ask(0, request(2, 1, 0)), Verdict::taken);
   EXPECT_EQ(meetings.ask(0, request(3, 1, 0)), Verdict::too_many) << "both numbers are taken, though not yet told";
   EXPECT_EQ(meetings.ask(1, request(4, 2, 0)), Verdict::taken) << "needs none yet";
-  EXPECT_THAT(told(meetings), ElementsAre("to 0.0: rank 0 as 0; group 0", "to 0.0: rank 0 as 0; group 1",
-                                          "to 1.0: rank 1 as 0"));
+  EXPECT_THAT(told(meetings),
+              ElementsAre("to 0.0: rank 0 as 0; group 0", "to 0.0: rank 0 as 0; group 1", "to 1.0: rank 1 as 0"));
   EXPECT_EQ(meetings.ask(0, request(4, 2, 1)), Verdict::too_many);
 }
 

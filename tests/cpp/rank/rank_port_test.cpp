@@ -39,8 +39,7 @@ TEST_F(Wire, AWorkRequestArrivesCheckedAndResolved) {
   EXPECT_EQ(batch[0].request.remote_address, 256u);
   EXPECT_EQ(batch[0].request.id, 42u);
   EXPECT_EQ(batch[0].request.opcode, Opcode::write_with_immediate);
-  EXPECT_EQ(batch[0].request.local,
-            reinterpret_cast<std::uint8_t*>(memory.staging().data()) + 128);
+  EXPECT_EQ(batch[0].request.local, reinterpret_cast<std::uint8_t*>(memory.staging().data()) + 128);
   EXPECT_EQ(batch[0].request.posted, nanoseconds(5));
   EXPECT_EQ(port.outstanding(), 1u);
   port.complete({.qp = 10, .status = Status::ok, .id = 42, .length = 64}, microseconds(3));
@@ -69,8 +68,8 @@ TEST_F(Wire, MissingBytesReachTheRank) {
   ASSERT_EQ(completions.pop(completed), 1u);
   ASSERT_EQ(arrivals.pop(arrived), 1u);
   const auto same = [&](const auto& entry) {
-    return missing == Missing{entry.missing_bytes, entry.missing_extent,
-                              {entry.missing_extents[0], entry.missing_extents[1]}};
+    return missing ==
+           Missing{entry.missing_bytes, entry.missing_extent, {entry.missing_extents[0], entry.missing_extents[1]}};
   };
   EXPECT_TRUE(same(completed[0]));
   EXPECT_TRUE(same(arrived[0]));
@@ -208,10 +207,18 @@ TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
   post(s);
   ASSERT_EQ(port.poll(batch), 1u);
   EXPECT_EQ(batch[0].request.framing, 48u);
-  EXPECT_EQ(batch[0].request.attributes,
-            (Attributes{.step_offset = 84, .step_bytes = 100, .ring_step = 5, .job = 0,
-                        .communicator = 3, .sequence = 4, .tag = 6, .loss_tolerance = 0.25f,
-                        .layer = 7, .ring_rank = 2, .ring_size = 4, .priority = 8}));
+  EXPECT_EQ(batch[0].request.attributes, (Attributes{.step_offset = 84,
+                                                     .step_bytes = 100,
+                                                     .ring_step = 5,
+                                                     .job = 0,
+                                                     .communicator = 3,
+                                                     .sequence = 4,
+                                                     .tag = 6,
+                                                     .loss_tolerance = 0.25f,
+                                                     .layer = 7,
+                                                     .ring_rank = 2,
+                                                     .ring_size = 4,
+                                                     .priority = 8}));
 }
 TEST_F(Wire, ChannelOutOfRange) {
   auto s = good();
@@ -459,8 +466,7 @@ TEST(RankPortGarbage, IsCutOffWhateverItWrites) {
     std::array<RankWork, 16> batch;
     std::array<MarkEntry, 16> marks;
     auto* words = reinterpret_cast<std::uint64_t*>(seen.ring_words(rank::kSubmissions)) - 3 * 512;
-    const std::size_t count =
-        (seen.staging().data() + 8192 - reinterpret_cast<std::byte*>(words)) / 8;
+    const std::size_t count = (seen.staging().data() + 8192 - reinterpret_cast<std::byte*>(words)) / 8;
     for (int round = 0; round < 50; ++round) {
       for (int i = 0; i < 200; ++i) {
         const auto v = random();
@@ -501,8 +507,8 @@ TEST(RankMemory, RefusesWhatIsNotItsOwn) {
   rank::Descriptor plain(memfd_create("plain", MFD_CLOEXEC));
   EXPECT_THROW(Memory::attach(plain.get()), std::runtime_error);
   auto memory = Memory::create(small());
-  auto* header = reinterpret_cast<rank::Header*>(
-      mmap(nullptr, rank::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0));
+  auto* header =
+      reinterpret_cast<rank::Header*>(mmap(nullptr, rank::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0));
   ASSERT_NE(header, MAP_FAILED);
   const auto refused = [&](auto change) {
     const rank::Header saved = *header;
@@ -524,8 +530,7 @@ TEST(RankMemory, RefusesWhatIsNotItsOwn) {
   }
   EXPECT_THAT(refused([&] { header->geometry.arrivals = 7; }), ::testing::HasSubstr("arrivals"));
   EXPECT_THAT(refused([&] { header->geometry.world = 0; }), ::testing::HasSubstr("world"));
-  EXPECT_THAT(refused([&] { header->geometry.staging_bytes += 1 << 20; }),
-              ::testing::HasSubstr("size"));
+  EXPECT_THAT(refused([&] { header->geometry.staging_bytes += 1 << 20; }), ::testing::HasSubstr("size"));
   EXPECT_NO_THROW(Memory::attach(memory.fd()));
   munmap(header, rank::kPage);
 }

@@ -115,8 +115,8 @@ TEST(RankSession, MarksTheRingStepsThatItReceives) {
 // The rank trusts no more of the shared memory than the NIC does.
 TEST(RankClient, MissingBytesThatCannotBeAreRefused) {
   const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 1024, .channels = 2});
-  const Geometry geometry{.world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 2,
-                          .staging_bytes = layout.total_bytes()};
+  const Geometry geometry{
+      .world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 2, .staging_bytes = layout.total_bytes()};
   for (const bool arrives : {false, true}) {
     auto memory = Memory::create(geometry);
     EventFd engine_wake;
@@ -127,10 +127,12 @@ TEST(RankClient, MissingBytesThatCannotBeAreRefused) {
       producer.publish();
     };
     if (arrives) {
-      write(kArrivals, geometry.arrivals, ArrivalEntry{.missing_bytes = 65, .missing_extent = 64, .peer = 1, .length = 64});
+      write(kArrivals, geometry.arrivals,
+            ArrivalEntry{.missing_bytes = 65, .missing_extent = 64, .peer = 1, .length = 64});
     } else {
       write(kCompletions, geometry.completions,
-            CompletionEntry{.missing_extents = {2, 0}, .missing_bytes = 1, .missing_extent = 64, .peer = 1, .length = 64});
+            CompletionEntry{
+                .missing_extents = {2, 0}, .missing_bytes = 1, .missing_extent = 64, .peer = 1, .length = 64});
     }
     EXPECT_TRUE(client.poll(nullptr));
     EXPECT_THAT(client.failure(), HasSubstr(arrives ? "malformed arrival" : "malformed completion"));
@@ -229,9 +231,7 @@ TEST(RankSession, AllWaitingIsSeenOnlyWhenTheWireStalls) {
 
 TEST(RankSession, MemoryServesOneProcessOnly) {
   LoopbackNic nic(2);
-  const auto attach = [&] {
-    return std::make_unique<RankSession>(nic.memory_fd(0), nic.engine_event_fd(0));
-  };
+  const auto attach = [&] { return std::make_unique<RankSession>(nic.memory_fd(0), nic.engine_event_fd(0)); };
   const auto session = attach();
   EXPECT_THROW(attach(), std::runtime_error);
 }
@@ -253,7 +253,6 @@ TEST(RankSession, EveryBeginningHasItsEndInTheMarks) {
   EXPECT_EQ(begins, ends);
   EXPECT_GT(begins, 1000u);
 }
-
 
 TEST(RankSession, TwoThreadsMayLeaveAtOnce) {
   Cluster cluster(2, 1);
@@ -327,8 +326,8 @@ TEST(RankSession, AForkedChildDoesNotSpeakForItsParent) {
 // An engine that finds a rank at rest takes it that the rank has nothing more to say.
 TEST(RankClient, ShowsItsLastMarkBeforeItRests) {
   const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 1024, .channels = 1});
-  auto memory = Memory::create({.world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 1,
-                                .staging_bytes = layout.total_bytes()});
+  auto memory = Memory::create(
+      {.world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 1, .staging_bytes = layout.total_bytes()});
   auto seen = Memory::attach(memory.fd());
   WakeWord rank_wake(memory.engine_words().rank_wake);
   RankPort port(memory, rank_wake);
@@ -375,7 +374,9 @@ TEST(VirtualSession, ACallbackThatBlocksIsLookedAt) {
   std::thread callbacks([&] {
     if (!own.next_finished()) return;
     in_callback = true;
-    { const std::lock_guard lock(held); }
+    {
+      const std::lock_guard lock(held);
+    }
     while (own.next_finished()) {
     }
   });
@@ -431,7 +432,9 @@ TEST(VirtualSession, AThreadWhoseTimeIsOverComputesThoughAnotherSleeps) {
   std::thread quiet([&] {
     own.thread_begins("quiet");
     begun = true;
-    { const std::lock_guard sleeps(held); }
+    {
+      const std::lock_guard sleeps(held);
+    }
     own.thread_ends();
   });
   ASSERT_TRUE(soon([&] { return begun.load(); }));

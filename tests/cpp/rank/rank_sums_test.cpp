@@ -18,11 +18,11 @@
 namespace loomnet {
 namespace {
 
-using ::testing::HasSubstr;
 using rank::CompletionEntry;
 using rank::Geometry;
 using rank::Memory;
 using rank::Submission;
+using ::testing::HasSubstr;
 
 Geometry summing(bool floats = false) {
   Geometry g = testing::small();
@@ -42,8 +42,12 @@ class SumWire : public testing::RankWire {
   SumWire() : RankWire(summing()), layout(rank::staging_of(summing())) { port.bind_sum(30, 99); }
 
   Submission sum(std::uint32_t fragments = 2) const {
-    return {.id = 5, .local_offset = layout.sum_request(1), .remote_offset = layout.sum_result(1), .peer = 0,
-            .length = fragments + (4 - fragments % 4) % 4 + 256 * fragments, .framing = fragments + (4 - fragments % 4) % 4,
+    return {.id = 5,
+            .local_offset = layout.sum_request(1),
+            .remote_offset = layout.sum_result(1),
+            .peer = 0,
+            .length = fragments + (4 - fragments % 4) % 4 + 256 * fragments,
+            .framing = fragments + (4 - fragments % 4) % 4,
             .opcode = rank::kSumOpcode};
   }
   StagingLayout layout;
@@ -115,16 +119,36 @@ TEST_F(SumWire, FieldsThatASumLacks) {
     rank::RingProducer<Submission> ring(own.ring_words(rank::kSubmissions), own.ring_entries(rank::kSubmissions), 8);
     Submission s = sum();
     switch (field) {
-      case 0: s.peer = 1; break;
-      case 1: s.channel = 1; break;
-      case 2: s.immediate = kSumFloats; break;  // of a run without them
-      case 3: s.ring_step = 1; break;
-      case 4: s.step_bytes = 1; break;
-      case 5: s.step_offset = 1; break;
-      case 6: s.loss_tolerance = 0.5f; break;
-      case 7: s.reserved = 1; break;
-      case 8: s.ring_rank = 1; break;
-      case 9: s.ring_size = 1; break;
+      case 0:
+        s.peer = 1;
+        break;
+      case 1:
+        s.channel = 1;
+        break;
+      case 2:
+        s.immediate = kSumFloats;
+        break;  // of a run without them
+      case 3:
+        s.ring_step = 1;
+        break;
+      case 4:
+        s.step_bytes = 1;
+        break;
+      case 5:
+        s.step_offset = 1;
+        break;
+      case 6:
+        s.loss_tolerance = 0.5f;
+        break;
+      case 7:
+        s.reserved = 1;
+        break;
+      case 8:
+        s.ring_rank = 1;
+        break;
+      case 9:
+        s.ring_size = 1;
+        break;
     }
     ASSERT_TRUE(ring.push(s));
     ring.publish();
@@ -141,9 +165,13 @@ TEST(RankSums, FloatsAreTakenWhereTheRunHasThem) {
     RankPort port(own, wake);
     port.bind_sum(30, 99);
     rank::RingProducer<Submission> ring(own.ring_words(rank::kSubmissions), own.ring_entries(rank::kSubmissions), 8);
-    ASSERT_TRUE(ring.push({.id = 5, .local_offset = layout.sum_request(1), .remote_offset = layout.sum_result(1),
-                           .length = values ? 512u : 4u, .immediate = kSumContinues | kSumFloats,
-                           .framing = values ? 0u : 4u, .opcode = rank::kSumOpcode}));
+    ASSERT_TRUE(ring.push({.id = 5,
+                           .local_offset = layout.sum_request(1),
+                           .remote_offset = layout.sum_result(1),
+                           .length = values ? 512u : 4u,
+                           .immediate = kSumContinues | kSumFloats,
+                           .framing = values ? 0u : 4u,
+                           .opcode = rank::kSumOpcode}));
     ring.publish();
     std::array<RankWork, 2> batch;
     EXPECT_EQ(port.poll(batch), values ? 1u : 0u);
@@ -208,20 +236,37 @@ TEST(RankSums, WhateverIsTakenCanBeSummed) {
       port->bind_sum(30, 99);
       ring = std::make_unique<rank::RingProducer<Submission>>(memory->ring_words(rank::kSubmissions),
                                                               memory->ring_entries(rank::kSubmissions), 8);
-      completions = std::make_unique<rank::RingConsumer<CompletionEntry>>(
-          memory->ring_words(rank::kCompletions), memory->ring_entries(rank::kCompletions), 8);
+      completions = std::make_unique<rank::RingConsumer<CompletionEntry>>(memory->ring_words(rank::kCompletions),
+                                                                          memory->ring_entries(rank::kCompletions), 8);
     }
     const auto near = [&](std::uint64_t about) { return about + random.below(9) - 4; };
-    Submission s{.id = 1, .local_offset = layout.sum_request(0), .remote_offset = layout.sum_result(0), .peer = 0,
-                 .length = 516, .framing = 4, .opcode = rank::kSumOpcode};
+    Submission s{.id = 1,
+                 .local_offset = layout.sum_request(0),
+                 .remote_offset = layout.sum_result(0),
+                 .peer = 0,
+                 .length = 516,
+                 .framing = 4,
+                 .opcode = rank::kSumOpcode};
     for (std::uint32_t k = random.below(3); k > 0; --k) {
       switch (random.below(6)) {
-        case 0: s.length = static_cast<std::uint32_t>(near(random.below(2) ? 516 : random.below(3000))); break;
-        case 1: s.framing = static_cast<std::uint32_t>(near(random.below(3))); break;
-        case 2: s.local_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516); break;
-        case 3: s.remote_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516); break;
-        case 4: s.length = static_cast<std::uint32_t>(random()); break;
-        case 5: s.immediate = random.below(3); break;
+        case 0:
+          s.length = static_cast<std::uint32_t>(near(random.below(2) ? 516 : random.below(3000)));
+          break;
+        case 1:
+          s.framing = static_cast<std::uint32_t>(near(random.below(3)));
+          break;
+        case 2:
+          s.local_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516);
+          break;
+        case 3:
+          s.remote_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516);
+          break;
+        case 4:
+          s.length = static_cast<std::uint32_t>(random());
+          break;
+        case 5:
+          s.immediate = random.below(3);
+          break;
       }
     }
     ASSERT_TRUE(ring->push(s));
@@ -259,9 +304,7 @@ TEST_F(NoSums, ASumWhereThereAreNone) {
   EXPECT_EQ(after(s), RankFault::bad_sum);
   EXPECT_EQ(to_string(RankFault::bad_sum), "malformed part of a sum");
 }
-TEST_F(NoSums, AQueuePairForSumsNeedsAnAreaForThem) {
-  EXPECT_THROW(port.bind_sum(30, 1), std::invalid_argument);
-}
+TEST_F(NoSums, AQueuePairForSumsNeedsAnAreaForThem) { EXPECT_THROW(port.bind_sum(30, 1), std::invalid_argument); }
 TEST(Geometries, SumsOutOfRangeAreRefusedByName) {
   const auto refused = [](auto change) {
     Geometry g = summing();

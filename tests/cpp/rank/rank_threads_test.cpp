@@ -398,7 +398,9 @@ class Rank {
   void quiet(In in) {
     add(in, [this] { threads.begin("quiet"); });
   }
-  void bystander(In in) { add(in, [] {}); }
+  void bystander(In in) {
+    add(in, [] {});
+  }
 
   Activity activity(bool owed = false, bool children = false) {
     auto question = threads.ask(owed, ThreadProbe::self());

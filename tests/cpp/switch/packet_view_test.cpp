@@ -15,12 +15,10 @@ class PacketViewTest : public ::testing::Test {
  protected:
   PacketViewTest() : memory_(1000) { std::iota(memory_.begin(), memory_.end(), std::uint8_t{1}); }
   // Header bytes count 0, 1, 2 …; the payload is the sender's memory, or lengths only.
-  PacketPtr packet(std::size_t header, std::uint32_t payload, bool bytes = true,
-                   std::uint32_t behind = 0) {
+  PacketPtr packet(std::size_t header, std::uint32_t payload, bool bytes = true, std::uint32_t behind = 0) {
     PacketPtr p = pool_.allocate();
     p->header_length = static_cast<std::uint8_t>(header);
-    std::iota(p->header.begin(), p->header.begin() + static_cast<std::ptrdiff_t>(header),
-              std::uint8_t{0});
+    std::iota(p->header.begin(), p->header.begin() + static_cast<std::ptrdiff_t>(header), std::uint8_t{0});
     p->wire_length = static_cast<std::uint32_t>(header) + payload + behind;
     p->payload.length = payload;
     p->flow = 3, p->message = 9;
@@ -81,8 +79,7 @@ TEST_F(PacketViewTest, AnotherSplitIsShownAsTheProgramsAndTakenBackAsThePackets)
   for (const std::size_t header : {20u, 61u, 63u, 100u, 126u, 150u, 192u}) {
     SCOPED_TRACE(header);
     PacketPtr p = packet(header, 400);
-    std::vector<std::uint8_t> frame(p->header.begin(),
-                                    p->header.begin() + static_cast<std::ptrdiff_t>(header));
+    std::vector<std::uint8_t> frame(p->header.begin(), p->header.begin() + static_cast<std::ptrdiff_t>(header));
     frame.insert(frame.end(), memory_.begin(), memory_.begin() + 400);
     PacketView view(*p, pool_, kNeeds, scratch_);
     ASSERT_EQ(view.end - view.frame, 62);
@@ -97,10 +94,9 @@ TEST_F(PacketViewTest, AnotherSplitIsShownAsTheProgramsAndTakenBackAsThePackets)
     EXPECT_FALSE(view.apply());
     EXPECT_EQ(p->header_length, header);
     ASSERT_EQ(p->payload.length, 400u);
-    EXPECT_TRUE(std::equal(p->header.begin(), p->header.begin() + static_cast<std::ptrdiff_t>(header),
-                           frame.begin()));
-    EXPECT_TRUE(std::equal(p->payload.data, p->payload.data + 400,
-                           frame.begin() + static_cast<std::ptrdiff_t>(header)));
+    EXPECT_TRUE(std::equal(p->header.begin(), p->header.begin() + static_cast<std::ptrdiff_t>(header), frame.begin()));
+    EXPECT_TRUE(
+        std::equal(p->payload.data, p->payload.data + 400, frame.begin() + static_cast<std::ptrdiff_t>(header)));
     expect_untouched();
   }
 }

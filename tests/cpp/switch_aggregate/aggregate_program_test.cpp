@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "packet/packet.hpp"
-#include "switch/packet_view.hpp"
 #include "switch/aggregate/aggregate_program.hpp"
+#include "switch/packet_view.hpp"
 #include "switch_aggregate/fragments.hpp"
 
 namespace loomnet::test {
@@ -51,8 +51,7 @@ class Switch {
   }
   Verdict data(std::uint16_t job, std::uint32_t sequence, unsigned worker, std::int32_t value,
                std::uint8_t priority = 100) {
-    return give(test::data(scheme, job, sequence, worker, value, priority),
-                static_cast<SwitchPort>(worker + 1));
+    return give(test::data(scheme, job, sequence, worker, value, priority), static_cast<SwitchPort>(worker + 1));
   }
   std::uint64_t counter(std::string_view name) const {
     std::vector<SwitchCounter> all;
@@ -416,16 +415,12 @@ TEST(AggregateProgram, TablesThatDoNotFitAreRefused) {
     }
     return std::string("not refused");
   };
-  EXPECT_EQ(refused([](auto& b) { b.jobs[0].up = 6; }),
-            "AggregateBatch.jobs: job 1: up: port 6 of a switch of 6");
-  EXPECT_EQ(refused([](auto& b) { b.jobs[0].window = 0; }),
-            "AggregateBatch.jobs: job 1: window: 1 to 2^30");
+  EXPECT_EQ(refused([](auto& b) { b.jobs[0].up = 6; }), "AggregateBatch.jobs: job 1: up: port 6 of a switch of 6");
+  EXPECT_EQ(refused([](auto& b) { b.jobs[0].window = 0; }), "AggregateBatch.jobs: job 1: window: 1 to 2^30");
   EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].workers = 1; }),
             "AggregateBatch.jobs: job 1: children: a worker below two ports");
-  EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].port = 1; }),
-            "TableBatch.groups[0]: port 1 stands twice");
-  EXPECT_EQ(refused([](auto& b) { b.jobs.push_back(b.jobs[0]); }),
-            "AggregateBatch.jobs: job 1 stands twice");
+  EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].port = 1; }), "TableBatch.groups[0]: port 1 stands twice");
+  EXPECT_EQ(refused([](auto& b) { b.jobs.push_back(b.jobs[0]); }), "AggregateBatch.jobs: job 1 stands twice");
   const auto shares = [&](std::uint32_t base) {
     return refused([&](auto& b) {
       b.jobs.push_back(job_of(kB, 2));
@@ -435,8 +430,7 @@ TEST(AggregateProgram, TablesThatDoNotFitAreRefused) {
   };
   EXPECT_EQ(shares(7), "AggregateBatch.jobs: two of SwitchML's have slot 7");
   EXPECT_EQ(shares(8), "not refused");
-  EXPECT_THROW(make({{"values", std::int64_t{100}}}),
-               std::invalid_argument);
+  EXPECT_THROW(make({{"values", std::int64_t{100}}}), std::invalid_argument);
 }
 
 TEST(AggregateProgram, TablesSurvivePacking) {
@@ -461,8 +455,9 @@ TEST(AggregateProgram, TheHeadersBytesAreTheReferences) {
   f.header.index = 230;
   f.header.time = 0x11223344;
   const std::vector<std::uint8_t> frame = frame_of(f);
-  const std::array<std::uint8_t, 32> golden = {0x12, 0, 0, 0x6b, 1, 0, 0xe6, 0, 0, 0, 0, 0, 0, 1, 2, 0,
-                                               4, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0x44, 0x33, 0x22, 0x11};
+  const std::array<std::uint8_t, 32> golden = {0x12, 0, 0,    0x6b, 1, 0, 0xe6, 0,    0,    0,   0,
+                                               0,    0, 1,    2,    0, 4, 0,    0,    0,    0,   0,
+                                               0,    0, 0xff, 0xff, 0, 0, 0x44, 0x33, 0x22, 0x11};
   EXPECT_TRUE(std::equal(golden.begin(), golden.end(), frame.begin() + AGGREGATE_AT));
 }
 

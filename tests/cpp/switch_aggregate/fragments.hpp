@@ -53,8 +53,8 @@ inline Fragment fragment_of(std::span<const std::uint8_t> frame) {
 }
 
 // A job whose workers 0 … n - 1 are behind ports 1 … n; its server, fd00::<job>, behind port 0.
-inline AggregateBatch::Job job_of(std::uint16_t number, unsigned workers,
-                                  aggregate_scheme scheme = AGGREGATE_ESA, std::uint32_t window = 4) {
+inline AggregateBatch::Job job_of(std::uint16_t number, unsigned workers, aggregate_scheme scheme = AGGREGATE_ESA,
+                                  std::uint32_t window = 4) {
   AggregateBatch::Job job;
   job.job = number;
   job.scheme = scheme;
@@ -69,8 +69,7 @@ inline AggregateBatch::Job job_of(std::uint16_t number, unsigned workers,
   return job;
 }
 
-inline std::shared_ptr<const TableBatch> aggregate_tables(std::vector<AggregateBatch::Job> jobs,
-                                                          std::size_t ports,
+inline std::shared_ptr<const TableBatch> aggregate_tables(std::vector<AggregateBatch::Job> jobs, std::size_t ports,
                                                           std::uint32_t generation = 1) {
   AggregateBatch batch;
   batch.forward = ForwardBatch::unpack(*host_tables(ports, generation));

@@ -58,8 +58,7 @@ TEST_F(ForwardTest, GoldenVectors) {
       expect_drop(bytes, v.reason);
       continue;
     }
-    EXPECT_EQ(run(bytes, static_cast<SwitchPort>(v.in)),
-              Verdict::forward(static_cast<SwitchPort>(v.out)));
+    EXPECT_EQ(run(bytes, static_cast<SwitchPort>(v.in)), Verdict::forward(static_cast<SwitchPort>(v.out)));
     EXPECT_EQ(bytes, vector_result(v));
   }
   EXPECT_EQ(count("received"), 23u);
@@ -102,8 +101,7 @@ TEST_F(ForwardTest, EveryDropReasonIsTaken) {
     expect_drop(with([&](FrameSpec& s) { s.source = address(bad); }), "drop_bad_source");
     expect_drop(with([&](FrameSpec& s) { s.destination = address(bad); }), "drop_bad_destination");
   }
-  expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:3:2005::"); }),
-              "drop_exhausted");
+  expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:3:2005::"); }), "drop_exhausted");
   expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:4::1"); }), "drop_no_route");
   expect_drop(with([](FrameSpec& s) { s.hop_limit = 0; }), "drop_hop_limit");
   expect_drop(whole, "drop_unknown_ingress", kVectorPorts);
@@ -144,8 +142,7 @@ TEST_F(ForwardTest, OptionsLetStaleLengthsAndAddressesPass) {
   spec.claimed_beyond = 1000;
   spec.source = address("fe80::1");
   Frame bytes = frame(spec);
-  EXPECT_EQ(lenient.ingress(bytes, static_cast<std::uint32_t>(bytes.size()), {}),
-            Verdict::forward(1));
+  EXPECT_EQ(lenient.ingress(bytes, static_cast<std::uint32_t>(bytes.size()), {}), Verdict::forward(1));
 }
 
 TEST_F(ForwardTest, LengthIsTheFramesNotTheHeaders) {
@@ -271,24 +268,16 @@ TEST(ForwardBatchTest, RefusesWhatDoesNotFit) {
     return "";
   };
   EXPECT_EQ(refused([](ForwardBatch&) {}), "");
-  EXPECT_EQ(refused([](ForwardBatch& b) { b.generation = 0; }),
-            "ForwardBatch.generation: must be at least 1");
-  EXPECT_EQ(refused([](ForwardBatch& b) { b.fib[1].port = 4; }),
-            "ForwardBatch.fib[1]: port 4 of a switch of 4");
-  EXPECT_EQ(refused([](ForwardBatch& b) { b.own_ua[0].port = 9; }),
-            "ForwardBatch.own_ua[0]: port 9 of a switch of 4");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.generation = 0; }), "ForwardBatch.generation: must be at least 1");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.fib[1].port = 4; }), "ForwardBatch.fib[1]: port 4 of a switch of 4");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.own_ua[0].port = 9; }), "ForwardBatch.own_ua[0]: port 9 of a switch of 4");
   EXPECT_EQ(refused([](ForwardBatch& b) { b.fib.push_back(b.fib[0]); }),
             "ForwardBatch.fib: fc00:3:1011::/48 stands twice");
-  EXPECT_EQ(refused([](ForwardBatch& b) {
-              b.own_ua.push_back({b.own_un[0], 1});
-            }),
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.own_ua.push_back({b.own_un[0], 1}); }),
             "ForwardBatch.own_un and own_ua: fc00:3:2005::/48 stands twice");
-  EXPECT_EQ(refused([](ForwardBatch& b) {
-              b.hosts = {{address("fd00::1"), 0}};
-            }),
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.hosts = {{address("fd00::1"), 0}}; }),
             "ForwardBatch.hosts[0]: group 0 does not exist");
-  EXPECT_EQ(refused([](ForwardBatch& b) { b.groups = {{5}}; }),
-            "ForwardBatch.groups[0]: port 5 of a switch of 4");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.groups = {{5}}; }), "ForwardBatch.groups[0]: port 5 of a switch of 4");
   const auto host = [&](const char* text) {
     return refused([&](ForwardBatch& b) {
       b.groups = {{1}};
@@ -298,8 +287,7 @@ TEST(ForwardBatchTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(host("fd00::1"), "");
   EXPECT_NE(host("fe80::1"), "");
   EXPECT_NE(host("ff02::1"), "");
-  EXPECT_EQ(host("fc00:3:1011::5"),
-            "ForwardBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
+  EXPECT_EQ(host("fc00:3:1011::5"), "ForwardBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
   EXPECT_NE(refused([](ForwardBatch& b) {
               b.groups = {{1}};
               b.hosts = {{address("fd00::1"), 0}, {address("fd00::1"), 0}};
@@ -337,8 +325,7 @@ TEST(LookupTablesTest, FindsEveryRowOfABigSwitchAndNoOther) {
   batch.own_un = {{usid_block(3), 0x2005}};
   for (SwitchPort i = 0; i < 256; ++i) {
     batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x1000 + i)}, i});
-    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)},
-                         static_cast<SwitchPort>(256 + i)});
+    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)}, static_cast<SwitchPort>(256 + i)});
   }
   batch.groups = {{1, 2, 3}, {}, {9}};
   for (std::uint32_t i = 0; i < 300; ++i) {
@@ -385,8 +372,7 @@ TEST(LookupTablesTest, FindsEveryRowOfABigSwitchAndNoOther) {
 // -------------------------------------------------------------------------------------
 
 TEST(UidMacTest, CarriesFortySixBitsAsAUnicastLocalAddress) {
-  for (const std::uint64_t uid :
-       {std::uint64_t{1}, std::uint64_t{0x123456789abc}, std::uint64_t{LN_UID_MASK}}) {
+  for (const std::uint64_t uid : {std::uint64_t{1}, std::uint64_t{0x123456789abc}, std::uint64_t{LN_UID_MASK}}) {
     MacAddress mac{};
     ln_uid_to_mac(uid, mac.data());
     EXPECT_EQ(mac[0] & 3, 2);

@@ -47,8 +47,7 @@ struct FrameSpec {
 };
 
 inline std::vector<std::uint8_t> frame(const FrameSpec& spec) {
-  std::vector<std::uint8_t> out(
-      EthernetHeader::kSize + Ipv6Header::kSize + spec.payload.size() + spec.trailing, 0xee);
+  std::vector<std::uint8_t> out(EthernetHeader::kSize + Ipv6Header::kSize + spec.payload.size() + spec.trailing, 0xee);
   EthernetHeader ethernet;
   ethernet.destination = {0x02, 0xff, 0, 0, 0, 0};
   ln_uid_to_mac(spec.uid, ethernet.source.data());
@@ -57,8 +56,7 @@ inline std::vector<std::uint8_t> frame(const FrameSpec& spec) {
   ip.version = spec.version;
   ip.traffic_class = spec.traffic_class;
   ip.flow_label = spec.flow_label;
-  ip.payload_length =
-      static_cast<std::uint16_t>(static_cast<int>(spec.payload.size()) + spec.claimed_beyond);
+  ip.payload_length = static_cast<std::uint16_t>(static_cast<int>(spec.payload.size()) + spec.claimed_beyond);
   ip.next_header = spec.next_header;
   ip.hop_limit = spec.hop_limit;
   ip.source = spec.source;
@@ -83,9 +81,7 @@ inline ForwardBatch vector_tables(std::uint32_t generation = 1) {
   batch.generation = generation;
   batch.own_un = {usid_key("fc00:3:2005::")};
   batch.own_ua = {{usid_key("fc00:3:e803::"), 3}};
-  batch.fib = {{usid_key("fc00:3:1011::"), 1},
-               {usid_key("fc00:3:1012::"), 2},
-               {usid_key("fc00:3:4002::"), 3}};
+  batch.fib = {{usid_key("fc00:3:1011::"), 1}, {usid_key("fc00:3:1012::"), 2}, {usid_key("fc00:3:4002::"), 3}};
   return batch;
 }
 

@@ -11,9 +11,8 @@
 
 namespace loomnet::test {
 
-inline std::vector<std::uint8_t> udp_frame(const std::string& destination, std::uint16_t port,
-                                           std::size_t payload, std::uint64_t uid = 1,
-                                           std::uint8_t fill = 0x11) {
+inline std::vector<std::uint8_t> udp_frame(const std::string& destination, std::uint16_t port, std::size_t payload,
+                                           std::uint64_t uid = 1, std::uint8_t fill = 0x11) {
   FrameSpec spec;
   spec.destination = address(destination);
   spec.next_header = kNextHeaderUdp;

@@ -43,8 +43,7 @@ TEST(ProgramRegistryTest, AGroupThatCannotBeIsNamed) {
   const auto set = [&](std::vector<std::vector<SwitchPort>> groups) {
     return refusal([&] { program->set_tables(host_tables(4, 1, std::move(groups))); });
   };
-  EXPECT_EQ(set({{1}, {}}),
-            "TableBatch.groups[1]: no members; name one or more of the switch's ports (0 to 3)");
+  EXPECT_EQ(set({{1}, {}}), "TableBatch.groups[1]: no members; name one or more of the switch's ports (0 to 3)");
   EXPECT_EQ(set({{0, 4}}), "TableBatch.groups[0]: port 4 of a switch whose ports are 0 to 3");
   EXPECT_EQ(set({{2, 1, 2}}), "TableBatch.groups[0]: port 2 stands twice");
   EXPECT_EQ(program->generation(), 0u);
@@ -53,8 +52,7 @@ TEST(ProgramRegistryTest, AGroupThatCannotBeIsNamed) {
 // A program with one packet at a time in its engine build.
 class Bench {
  public:
-  Bench(std::string_view name, const ProgramOptions& options = {})
-      : program(make_program(name, 4, 7, options)) {
+  Bench(std::string_view name, const ProgramOptions& options = {}) : program(make_program(name, 4, 7, options)) {
     program->set_tables(host_tables(4, 1, {{1, 2, 3}}));
   }
   Verdict give(const std::vector<std::uint8_t>& frame, SwitchPort port = 0, Picoseconds now = {}) {
@@ -64,8 +62,7 @@ class Bench {
     packet->header_length = 62;
     packet->wire_length = static_cast<std::uint32_t>(frame.size());
     packet->flow = 100 + ++given_;
-    packet->payload = {memory_.data(), static_cast<std::uint32_t>(memory_.size()), 0,
-                       PayloadKind::region};
+    packet->payload = {memory_.data(), static_cast<std::uint32_t>(memory_.size()), 0, PayloadKind::region};
     PacketView view(*packet, pool_, program->needs(), scratch_);
     const Verdict verdict = program->ingress_view(view, {now, port});
     if (verdict.leaves()) {
@@ -139,8 +136,7 @@ TEST(MirrorProgramTest, TheEgressHookMarksAboveItsBoundWithAStreamPerHalfLink) {
     queued[kDataClass].bytes = bytes;
     std::vector<bool> marked;
     for (int i = 0; i < 1000; ++i) {
-      marked.push_back(hook->dequeue(header, {{}, 1500, kDataClass, false, queued}) ==
-                       EgressVerdict::mark);
+      marked.push_back(hook->dequeue(header, {{}, 1500, kDataClass, false, queued}) == EgressVerdict::mark);
     }
     return marked;
   };

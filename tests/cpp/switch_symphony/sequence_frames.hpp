@@ -108,8 +108,7 @@ inline std::vector<std::uint8_t> port_frame(std::uint16_t rank, std::uint32_t st
 // Rank 0 is slow; connections begin anywhere; now and then an acknowledgement, a stranger's packet.
 class SequencePackets {
  public:
-  SequencePackets(bool by_sequence, std::uint64_t seed)
-      : by_sequence_(by_sequence), random_(seed, 0x736571, 0) {
+  SequencePackets(bool by_sequence, std::uint64_t seed) : by_sequence_(by_sequence), random_(seed, 0x736571, 0) {
     for (std::uint32_t& each : first_) each = static_cast<std::uint32_t>(random_());
   }
   std::pair<std::vector<std::uint8_t>, Leaving> next() {

@@ -36,8 +36,7 @@ inline std::vector<std::uint8_t> step_udp(const step_header& step, std::size_t p
   return out;
 }
 
-inline std::vector<std::uint8_t> step_frame(const step_header& step, Ecn2 ecn = Ecn2::ect,
-                                            std::size_t payload = 32) {
+inline std::vector<std::uint8_t> step_frame(const step_header& step, Ecn2 ecn = Ecn2::ect, std::size_t payload = 32) {
   FrameSpec spec;
   spec.destination = address("fd00::2");
   spec.next_header = kNextHeaderUdp;
@@ -62,8 +61,8 @@ struct HookBench {
     std::array<QueuedClass, kQueueClasses> queued{};
     queued[kDataClass] = {leaving.waiting * 1000u, leaving.waiting};
     queued[kControlClass] = {640, 10};  // opens no gate
-    return hook->dequeue(frame, {nanoseconds(leaving.ns), static_cast<std::uint32_t>(frame.size()),
-                                 kDataClass, leaving.ce, queued, leaving.own});
+    return hook->dequeue(frame, {nanoseconds(leaving.ns), static_cast<std::uint32_t>(frame.size()), kDataClass,
+                                 leaving.ce, queued, leaving.own});
   }
   EgressVerdict verdict(const step_header& step, const Leaving& leaving) {
     return verdict(step_frame(step, leaving.ce ? Ecn2::ce : Ecn2::ect), leaving);
@@ -89,8 +88,7 @@ struct HookBench {
 };
 
 // The row of a ring in a snapshot; one of zeros where there is none.
-inline symphony_row row_of(const std::vector<StateSnapshot>& snapshot, std::uint16_t job,
-                           std::uint16_t ring) {
+inline symphony_row row_of(const std::vector<StateSnapshot>& snapshot, std::uint16_t job, std::uint16_t ring) {
   symphony_row row{};
   const StateSnapshot& rings = snapshot.at(0);
   for (std::size_t i = 0; i < rings.layout.rows; ++i) {
@@ -155,8 +153,6 @@ inline const std::vector<StepVector>& step_vectors() {
   };
   return all;
 }
-inline step_header step_of(const StepVector& v) {
-  return {v.flags, v.gen, 7, v.ring, v.rank, 8, v.prog};
-}
+inline step_header step_of(const StepVector& v) { return {v.flags, v.gen, 7, v.ring, v.rank, 8, v.prog}; }
 
 }  // namespace loomnet::test

@@ -149,8 +149,9 @@ TEST(SymphonyProgramTest, TheHeaderIsFoundBehindTunnelsTagsAndExtensionHeaders) 
       {"later IPv4 fragment", framed({ipv4(17, 1), udp}, 0x0800), false},
       {"two tunnels", framed({ipv6(41, 140), ipv6(41, 100), ipv6(17, 60), udp}), false},
       {"too many headers",
-       framed({ipv6(0, 130), extension(60, 0), extension(60, 0), extension(60, 0), extension(60, 0),
-               extension(60, 0), extension(60, 0), extension(60, 0), extension(17, 0), udp}), false},
+       framed({ipv6(0, 130), extension(60, 0), extension(60, 0), extension(60, 0), extension(60, 0), extension(60, 0),
+               extension(60, 0), extension(60, 0), extension(17, 0), udp}),
+       false},
       {"cut in the header", cut, false},
       {"another magic", magic, false},
       {"another version", version, false},
@@ -276,8 +277,7 @@ TEST(SymphonyProgramTest, RetransmissionsMayBeIgnored) {
     HookBench bench(*program);
     warm(bench);
     EXPECT_FALSE(bench.marks(step(0, 9, STEP_FLAG_AGAIN), {kWarm + 10}));
-    EXPECT_EQ(row_of(program->egress_snapshot(), 7, 0).low,
-              static_cast<std::uint32_t>((ignore ? 10.1 : 9) * 65536));
+    EXPECT_EQ(row_of(program->egress_snapshot(), 7, 0).low, static_cast<std::uint32_t>((ignore ? 10.1 : 9) * 65536));
     EXPECT_EQ(bench.marks(step(1, 12.5, STEP_FLAG_AGAIN), {kWarm + 20}), !ignore);
   }
 }

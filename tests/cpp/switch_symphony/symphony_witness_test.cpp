@@ -36,8 +36,8 @@ TEST(SymphonyWitnessTest, EveryMarkOfRandomRingsHasAWitness) {  // S10
     shape.packets_of_step = 2 + random.below(120);
     const double tau = random.below(2) ? 1 : 0.5;
     const bool prob = ring / 4 % 2;
-    const auto program = symphony({{"mode", std::string(prob ? "prob" : "spaced")},
-                                   {"tau", std::string(tau == 1 ? "1 step" : "0.5 step")}});
+    const auto program = symphony(
+        {{"mode", std::string(prob ? "prob" : "spaced")}, {"tau", std::string(tau == 1 ? "1 step" : "0.5 step")}});
     HookBench bench(*program);
     RingPackets packets(shape, ring);
     std::map<std::uint16_t, Latest> latest;
@@ -57,8 +57,7 @@ TEST(SymphonyWitnessTest, EveryMarkOfRandomRingsHasAWitness) {  // S10
         const Latest& witness = latest.at(owner);
         ASSERT_FALSE(witness.last);
         ASSERT_EQ(witness.prog, bench.noted(SYMPHONY_NOTE_low));
-        ASSERT_GT(static_cast<std::int32_t>(p.step.prog - witness.prog),
-                  static_cast<std::int32_t>(tau * 65536));
+        ASSERT_GT(static_cast<std::int32_t>(p.step.prog - witness.prog), static_cast<std::int32_t>(tau * 65536));
         ASSERT_EQ(p.step.prog - witness.prog, bench.noted(SYMPHONY_NOTE_gap));
         ASSERT_LT(p.leaving.ns / 131'072 - witness.ns / 131'072, 2);  // it is not silent
       }
@@ -103,7 +102,8 @@ TEST(SymphonyWitnessTest, ALevelRingIsNotMarked) {  // S8, of one switch
     for (std::uint32_t at = 0; at < 30 * kPackets; ++at) {
       std::vector<std::uint16_t> order(kRanks);
       for (std::uint16_t r = 0; r < kRanks; ++r) order[r] = r;
-      for (std::size_t i = kRanks; i-- > 1;) std::swap(order[i], order[random.below(static_cast<std::uint32_t>(i + 1))]);
+      for (std::size_t i = kRanks; i-- > 1;)
+        std::swap(order[i], order[random.below(static_cast<std::uint32_t>(i + 1))]);
       for (const std::uint16_t rank : order) {
         now += 340;
         const std::uint32_t of = at % kPackets;
@@ -132,9 +132,8 @@ TEST(SymphonyWitnessTest, JobsAndChannelsAreNeverCompared) {  // S14, of one swi
   for (RingPackets& each : rings) ahead.push_back(each.next());
   int marks = 0;
   for (int i = 0; i < 40'000; ++i) {
-    const auto first = std::min_element(ahead.begin(), ahead.end(), [](const auto& a, const auto& b) {
-      return a.leaving.ns < b.leaving.ns;
-    });
+    const auto first = std::min_element(ahead.begin(), ahead.end(),
+                                        [](const auto& a, const auto& b) { return a.leaving.ns < b.leaving.ns; });
     const RingPacket p = *first;
     *first = rings[static_cast<std::size_t>(first - ahead.begin())].next();
     auto& own = latest[{p.step.job, p.step.ring}];

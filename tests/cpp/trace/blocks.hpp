@@ -31,8 +31,7 @@ inline std::vector<Block> blocks(std::string_view file) {
     if (length % 4 || length < 12 || number(file, length - 4, 4) != length) {
       throw std::runtime_error("block lengths disagree");
     }
-    found.push_back(
-        {static_cast<std::uint32_t>(number(file, 0, 4)), std::string(file.substr(8, length - 12))});
+    found.push_back({static_cast<std::uint32_t>(number(file, 0, 4)), std::string(file.substr(8, length - 12))});
     file.remove_prefix(length);
   }
   return found;

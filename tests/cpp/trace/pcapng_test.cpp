@@ -49,9 +49,7 @@ class PcapngTest : public ::testing::Test {
     return p;
   }
   std::vector<CapturedPacket> all() { return testing::packets(capture_->finish(events_.now())); }
-  static std::uint64_t flags(const CapturedPacket& p) {
-    return testing::number(p.options.at(kFlags), 0, 4);
-  }
+  static std::uint64_t flags(const CapturedPacket& p) { return testing::number(p.options.at(kFlags), 0, 4); }
 
   EventQueue events_;
   PacketPool pool_;

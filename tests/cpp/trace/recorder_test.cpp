@@ -139,8 +139,7 @@ TEST(QueueSeries, KeepsEveryChangeThenPeaksAndLastValues) {
       return;
     }
     const auto peak =
-        std::max_element(points.begin(), points.end(),
-                         [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+        std::max_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
     EXPECT_EQ(peak->bytes, 500u);
     EXPECT_EQ(peak->at, nanoseconds(500'300));  // when it was
     EXPECT_EQ(points.back().bytes, 0u);

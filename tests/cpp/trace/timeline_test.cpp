@@ -34,8 +34,7 @@ struct Fields {
         numbers[field].push_back(varint());
       } else if ((key & 7) == 1) {
         std::uint64_t value = 0;
-        for (int i = 0; i < 8; ++i)
-          value |= std::uint64_t{static_cast<std::uint8_t>(in.at(i))} << 8 * i;
+        for (int i = 0; i < 8; ++i) value |= std::uint64_t{static_cast<std::uint8_t>(in.at(i))} << 8 * i;
         numbers[field].push_back(value);
         in.remove_prefix(8);
       } else {
@@ -84,8 +83,7 @@ struct Trace {
       }
       if (!packet.bytes.contains(11)) continue;
       const Fields e(packet.text(11));
-      events.push_back({packet.number(8), e.number(9), e.number(11), e.text(23), e.all(47),
-                        e.all(48),
+      events.push_back({packet.number(8), e.number(9), e.number(11), e.text(23), e.all(47), e.all(48),
                         e.numbers.contains(30) ? static_cast<std::int64_t>(e.number(30)) : 0});
     }
   }
@@ -126,8 +124,7 @@ TEST_F(TimelineTest, ArrowsLeadFromOperationToMessageToEveryHop) {
   const PacketPtr one = packet(3), two = packet(3);
   for (std::uint32_t hop = 0; hop < 3; ++hop) {
     for (const Packet* p : {one.get(), two.get()}) {
-      const Picoseconds at =
-          microseconds(3 + hop) + nanoseconds(80 * static_cast<std::int64_t>(p->uid));
+      const Picoseconds at = microseconds(3 + hop) + nanoseconds(80 * static_cast<std::int64_t>(p->uid));
       const_cast<Packet*>(p)->ideal = at - nanoseconds(20);
       recorder_.sent(10 + hop, *p, at, at + nanoseconds(80));
     }

@@ -85,7 +85,8 @@ TEST(ModelTraffic, BackwardProducesBucketsFromTheLastToTheFirst) {
   for (std::size_t i = 0; i < 6; ++i) {
     const auto& [rank, bucket, at] = bed.sums.given[i];
     EXPECT_EQ(rank, i % 2);
-    EXPECT_EQ(std::tuple(bucket.number, bucket.bytes), std::tuple(std::get<0>(expected[i / 2]), std::get<1>(expected[i / 2])));
+    EXPECT_EQ(std::tuple(bucket.number, bucket.bytes),
+              std::tuple(std::get<0>(expected[i / 2]), std::get<1>(expected[i / 2])));
     EXPECT_EQ(bucket.attributes.layer, bucket.number);
     EXPECT_EQ(bucket.attributes.sequence, i / 2);
     EXPECT_EQ(at, microseconds(std::get<2>(expected[i / 2])));
@@ -191,11 +192,14 @@ TEST(ModelTraffic, PrioritiesRiseTowardsTheFrontAndTheEnd) {
 
 TEST(ModelTraffic, AskedForEachBucketIterationAndRank) {
   std::vector<BucketFacts> asked;
-  Timed bed({.buckets = {4, 8}, .iterations = 2, .compute = microseconds(30),
-             .ask = [&](const BucketFacts& facts) {
-               asked.push_back(facts);
-               return static_cast<std::uint8_t>(10 * facts.iteration + facts.urgency.layer);
-             }},
+  Timed bed({.buckets = {4, 8},
+             .iterations = 2,
+             .compute = microseconds(30),
+             .ask =
+                 [&](const BucketFacts& facts) {
+                   asked.push_back(facts);
+                   return static_cast<std::uint8_t>(10 * facts.iteration + facts.urgency.layer);
+                 }},
             microseconds(10));
   bed.run();
   ASSERT_EQ(asked.size(), 8u);

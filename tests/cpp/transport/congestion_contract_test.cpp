@@ -185,8 +185,7 @@ TEST_P(Contract, OneSeedGivesOneCourseAndAFlowStartsAnewAsTheFirst) {
   EXPECT_EQ(one.trace, two.trace);
   two.start_anew();
   two.play(2'000);
-  EXPECT_TRUE(std::equal(two.trace.begin(), two.trace.end(), one.trace.begin() + 3,
-                         one.trace.end()))
+  EXPECT_TRUE(std::equal(two.trace.begin(), two.trace.end(), one.trace.begin() + 3, one.trace.end()))
       << "the first course has also the row of its making";
 }
 
@@ -194,8 +193,7 @@ TEST_P(Contract, ObservedNamesNeverChange) {
   Course course(GetParam(), 2);
   Names before;
   course.control().observe(before);
-  EXPECT_EQ(std::set<std::string>(before.names.begin(), before.names.end()).size(),
-            before.names.size());
+  EXPECT_EQ(std::set<std::string>(before.names.begin(), before.names.end()).size(), before.names.size());
   for (int i = 0; i < 20; ++i) {
     course.play(100);
     Names now;
@@ -239,11 +237,9 @@ TEST(Breach, IsNamedByItsField) {
   EXPECT_EQ(said([](FlowLimits& l) { l.cwnd = 999, l.pacing_rate = 1e6; }), "");
   EXPECT_THAT(said([](FlowLimits& l) { l.cwnd_most = 5'000; }), ::testing::HasSubstr("largest"));
   EXPECT_THAT(said([](FlowLimits& l) { l.pacing_rate = NAN; }), ::testing::HasSubstr("not a number"));
-  EXPECT_THAT(said([](FlowLimits& l) { l.pacing_rate = INFINITY; }),
-              ::testing::HasSubstr("infinite"));
+  EXPECT_THAT(said([](FlowLimits& l) { l.pacing_rate = INFINITY; }), ::testing::HasSubstr("infinite"));
   EXPECT_THAT(said([](FlowLimits& l) { l.pacing_rate = -1; }), ::testing::HasSubstr("negative"));
-  EXPECT_THAT(said([](FlowLimits& l) { l.next_tick = microseconds(5); }),
-              ::testing::HasSubstr("not after now"));
+  EXPECT_THAT(said([](FlowLimits& l) { l.next_tick = microseconds(5); }), ::testing::HasSubstr("not after now"));
   EXPECT_THAT(said([](FlowLimits& l) { l.sent = l.next_sent = 9; }), ::testing::HasSubstr("sent"));
 }
 
@@ -257,13 +253,10 @@ std::string refusal(const std::string& name, const OptionValues& options, Signal
 }
 
 TEST(Register, RefusesUnknownNamesMissingSignalsAndWrongOptions) {
-  constexpr Signals kTcp =
-      signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
+  constexpr Signals kTcp = signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
   EXPECT_EQ(refusal("vegas", {}, kTcp), "cc: no control vegas; there are reno, cubic, dctcp, bbr, held");
-  EXPECT_EQ(refusal("nscc", {}, kTcp),
-            "cc: nscc needs refusals, line_rate, which this transport does not give");
-  EXPECT_EQ(refusal("dctcp", {{"dctcp_g", 1.5}}, kTcp),
-            "TcpOptions.dctcp_g: above 0, up to 1");
+  EXPECT_EQ(refusal("nscc", {}, kTcp), "cc: nscc needs refusals, line_rate, which this transport does not give");
+  EXPECT_EQ(refusal("dctcp", {{"dctcp_g", 1.5}}, kTcp), "TcpOptions.dctcp_g: above 0, up to 1");
   EXPECT_EQ(refusal("dctcp", {{"dctcp_g", std::string("x")}}, kTcp),
             "dctcp: dctcp_g has the wrong type, which is a number (above 0, up to 1)");
   EXPECT_EQ(refusal("bbr", {{"hystart", true}}, kTcp), "bbr: no option hystart");

@@ -17,8 +17,7 @@ struct Limited {
   DcqcnOptions options;
 };
 struct Sender : private Limited, Dcqcn {
-  explicit Sender(const DcqcnOptions& o)
-      : Limited{{}, o}, Dcqcn(limits, options, {.mss = 4'000, .line_rate = kLine}) {}
+  explicit Sender(const DcqcnOptions& o) : Limited{{}, o}, Dcqcn(limits, options, {.mss = 4'000, .line_rate = kLine}) {}
   void on_cnp(Picoseconds now) {
     CongestionEvent event;
     event.kind = Congestion::notified;

@@ -17,8 +17,7 @@ struct Limited {
   DcqcnOptions options;
 };
 struct Sender : private Limited, Dcqcn {
-  explicit Sender(std::uint64_t line = kLine)
-      : Dcqcn(limits, options, {.mss = 1'000, .line_rate = line}) {}
+  explicit Sender(std::uint64_t line = kLine) : Dcqcn(limits, options, {.mss = 1'000, .line_rate = line}) {}
   void on_cnp(Picoseconds now) {
     CongestionEvent event;
     event.kind = Congestion::notified;

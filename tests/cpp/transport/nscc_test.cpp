@@ -20,14 +20,11 @@ struct Row {
 
 TEST(NsccConstants, GoldenTable) {
   const Row rows[] = {
-      {gigabits(100), microseconds(12), 4096, 150'000, 1, 9, 0.75, 1365.33, 20480, 614.4, 225'000,
-       28'125},
-      {gigabits(400), microseconds(13), 4096, 650'000, 4.3333, 9.75, 0.8125, 5916.44, 88747, 2662.4,
-       975'000, 121'875},
-      {gigabits(800), microseconds(13), 4096, 1'300'000, 8.6667, 9.75, 0.8125, 11832.89, 177493,
-       5324.8, 1'950'000, 243'750},
-      {gigabits(1), microseconds(1000), 2048, 125'000, 0.8333, 750, 62.5, 568.89, 8533, 256,
-       187'500, 23'438},
+      {gigabits(100), microseconds(12), 4096, 150'000, 1, 9, 0.75, 1365.33, 20480, 614.4, 225'000, 28'125},
+      {gigabits(400), microseconds(13), 4096, 650'000, 4.3333, 9.75, 0.8125, 5916.44, 88747, 2662.4, 975'000, 121'875},
+      {gigabits(800), microseconds(13), 4096, 1'300'000, 8.6667, 9.75, 0.8125, 11832.89, 177493, 5324.8, 1'950'000,
+       243'750},
+      {gigabits(1), microseconds(1000), 2048, 125'000, 0.8333, 750, 62.5, 568.89, 8533, 256, 187'500, 23'438},
   };
   for (const Row& r : rows) {
     const auto c = NsccConstants::derive(r.rate, r.rtt, r.mss, true);
@@ -44,8 +41,7 @@ TEST(NsccConstants, GoldenTable) {
 }
 
 TEST(NsccConstants, TargetIsTheWholeRttWithoutTrimming) {
-  EXPECT_DOUBLE_EQ(NsccConstants::derive(gigabits(100), microseconds(12), 4096, false).target_us,
-                   12);
+  EXPECT_DOUBLE_EQ(NsccConstants::derive(gigabits(100), microseconds(12), 4096, false).target_us, 12);
 }
 
 struct Settings {
@@ -100,8 +96,13 @@ TEST_F(NsccTest, TheMaximumFollowsTheLongestRoundTripThatASampleAllows) {
 TEST(NsccShortPath, TheMaximumHoldsWhatLeavesWhileAnAcknowledgementWaits) {
   const auto most = [](std::uint64_t rate, Picoseconds wait) {
     FlowLimits limits{.mss = 4096};
-    Nscc n(limits, {}, {.mss = 4096, .line_rate = rate, .base_rtt = microseconds(1),
-                        .network_rtt = microseconds(1), .ack_wait = wait, .trimming = true});
+    Nscc n(limits, {},
+           {.mss = 4096,
+            .line_rate = rate,
+            .base_rtt = microseconds(1),
+            .network_rtt = microseconds(1),
+            .ack_wait = wait,
+            .trimming = true});
     return limits.cwnd_most;
   };
   const std::uint64_t packet = 4096 + 80, wait = 4 * packet * 80;  // ps, four links of 100 Gb/s
@@ -146,8 +147,7 @@ TEST_F(NsccTest, FairIncreaseFallsWithTheRootOfASmallWindow) {
     const double before = static_cast<double>(n.window());
     // One window is acknowledged within one base RTT, at a delay above the target.
     for (int k = 0; k < 8; ++k) {
-      n.on_sack(static_cast<std::uint64_t>(before / 8), false, microseconds(10), 0,
-                microseconds(101 + k));
+      n.on_sack(static_cast<std::uint64_t>(before / 8), false, microseconds(10), 0, microseconds(101 + k));
     }
     n.on_sack(0, false, microseconds(10), 0, microseconds(120));
     return (static_cast<double>(n.window()) - before) / 20'480;

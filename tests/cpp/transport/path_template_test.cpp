@@ -29,9 +29,8 @@ TEST(PathTemplate, ThreeTiersNameCoreAndBothAggregationSwitches) {
   const PathTemplate row{{0x2009, 0x1008, 0x3000, 0x1014, 0x2016, 0x4001}, 6, 2, 0b1010, 8};
   for (unsigned agg = 0; agg < 4; ++agg) {
     for (unsigned core = 0; core < 8; ++core) {
-      const std::array<std::uint16_t, 6> expected{usid_t0(9),        usid_t1(8 + agg),
-                                                  usid_t2(agg * 8 + core), usid_t1(20 + agg),
-                                                  usid_t0(22),       usid_host(1)};
+      const std::array<std::uint16_t, 6> expected{usid_t0(9),        usid_t1(8 + agg), usid_t2(agg * 8 + core),
+                                                  usid_t1(20 + agg), usid_t0(22),      usid_host(1)};
       EXPECT_EQ(address(row, 1, agg * 8 + core), usid_address(1, expected));
     }
   }

@@ -38,8 +38,7 @@ struct AckClock {
   std::uint64_t total = 0;
   AckSample next(const FlowLimits& w, std::uint64_t marked = 0) {
     AckSample s;
-    now += Picoseconds{static_cast<std::int64_t>(static_cast<double>(rtt.count) * kMss /
-                                                 static_cast<double>(w.cwnd))};
+    now += Picoseconds{static_cast<std::int64_t>(static_cast<double>(rtt.count) * kMss / static_cast<double>(w.cwnd))};
     total += kMss;
     s.now = now;
     s.acked = s.delivered = kMss;
@@ -112,8 +111,7 @@ TEST(Cubic, FastConvergenceGivesRoomToNewcomers) {
   FlowLimits w = window_of(1000);
   Cubic cubic(w, {.hystart = false});
   w.cwnd = threshold_after(cubic, w, Congestion::loss, w.cwnd, seconds(1));
-  w.cwnd =
-      threshold_after(cubic, w, Congestion::loss, w.cwnd, seconds(2));  // again, below the last maximum
+  w.cwnd = threshold_after(cubic, w, Congestion::loss, w.cwnd, seconds(2));  // again, below the last maximum
   EXPECT_NEAR(cubic.w_max(), 700 * (1 + 0.7) / 2, 1e-9);
   EXPECT_NEAR(segments(w), 490, 0.01);
   cubic.on_undo(seconds(2));
@@ -173,8 +171,7 @@ TEST(HyStart, EndsSlowStartWhenTheRoundTripRises) {
   bool left = false;
   int round = 0;
   for (; round < 20 && !left; ++round) {
-    clock.rtt =
-        milliseconds(40 + 2 * round);  // beyond 40/8 = 5 ms in the third round after the first
+    clock.rtt = milliseconds(40 + 2 * round);  // beyond 40/8 = 5 ms in the third round after the first
     const std::uint64_t end = clock.total + w.cwnd;
     while (clock.total < end && !left) {
       AckSample s = clock.next(w);
@@ -217,10 +214,9 @@ TEST(Dctcp, AlphaIsTheFilteredShareOfMarkedBytes) {
     EXPECT_NEAR(dctcp.alpha(), expected, 1e-3) << marked;
   }
   const double alpha = dctcp.alpha();
-  EXPECT_NEAR(static_cast<double>(threshold_after(dctcp, w, Congestion::ecn, 0, clock.now)),
-              100'000 * (1 - alpha / 2), 1);
-  EXPECT_EQ(threshold_after(dctcp, w, Congestion::loss, 100'000, clock.now), 50'000u)
-      << "a loss halves, as Reno's";
+  EXPECT_NEAR(static_cast<double>(threshold_after(dctcp, w, Congestion::ecn, 0, clock.now)), 100'000 * (1 - alpha / 2),
+              1);
+  EXPECT_EQ(threshold_after(dctcp, w, Congestion::loss, 100'000, clock.now), 50'000u) << "a loss halves, as Reno's";
 }
 
 TEST(Filter, KeepsTheMaximumOfItsWindow) {
@@ -320,8 +316,7 @@ TEST(Bbr, ProbesInEightPhasesAndLooksForTheRoundTripEveryTenSeconds) {
     gains.push_back(path.bbr.pacing_gain());
   }
   // 1.25 is followed by 0.75; one of each in every eight.
-  EXPECT_EQ(std::count(gains.begin(), gains.begin() + 8, 1.25),
-            std::count(gains.begin(), gains.begin() + 8, 0.75));
+  EXPECT_EQ(std::count(gains.begin(), gains.begin() + 8, 1.25), std::count(gains.begin(), gains.begin() + 8, 0.75));
   const auto up = std::find(gains.begin(), gains.end(), 1.25);
   ASSERT_NE(up, gains.end());
   EXPECT_EQ(up[1], 0.75);
@@ -396,8 +391,7 @@ struct PolicedPath {
   BbrPolicer policer;
   AckSample s;
   // One round trip of 20 ms with one ACK.
-  BbrPolicer::Change round(std::uint64_t delivered, std::uint64_t lost, bool limited = false,
-                           bool probing = true) {
+  BbrPolicer::Change round(std::uint64_t delivered, std::uint64_t lost, bool limited = false, bool probing = true) {
     s.now += milliseconds(20);
     s.delivered_total += delivered;
     s.lost_total += lost;

@@ -40,12 +40,12 @@ struct Case {
 
   std::string text() const {
     std::ostringstream out;
-    out << "seed " << seed << ": W " << options.window << ", slots " << slots << '/' << rack_slots
-        << ", dealloc " << dealloc << ", index " << static_cast<int>(options.index_policy) << ", path "
-        << static_cast<int>(options.result_path) << ", loss " << loss << ", dup " << duplication
-        << ", overtaking " << overtaking << " by " << extra_hops << ", straggling " << straggling
-        << ", priorities " << priorities << (ordered ? ", ordered" : "") << (reboot ? ", reboot" : "")
-        << ", first " << options.first_sequence << ", jobs";
+    out << "seed " << seed << ": W " << options.window << ", slots " << slots << '/' << rack_slots << ", dealloc "
+        << dealloc << ", index " << static_cast<int>(options.index_policy) << ", path "
+        << static_cast<int>(options.result_path) << ", loss " << loss << ", dup " << duplication << ", overtaking "
+        << overtaking << " by " << extra_hops << ", straggling " << straggling << ", priorities " << priorities
+        << (ordered ? ", ordered" : "") << (reboot ? ", reboot" : "") << ", first " << options.first_sequence
+        << ", jobs";
     for (const auto& job : places) {
       out << " [";
       for (const unsigned place : job) out << place;
@@ -78,8 +78,8 @@ inline Case draw(aggregate_scheme scheme, std::uint64_t seed) {
   o.pool = c.slots;
   o.index_policy = static_cast<IndexPolicy>(random.below(3));
   c.dealloc = static_cast<aggregate_dealloc>(random.below(3));
-  if (scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash &&
-      c.dealloc != AGGREGATE_ON_ACK && chance(0.4)) {
+  if (scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash && c.dealloc != AGGREGATE_ON_ACK &&
+      chance(0.4)) {
     o.result_path = ResultPath::root;
   }
   c.downgrade = chance(0.8);

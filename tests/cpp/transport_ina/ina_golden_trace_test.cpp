@@ -27,9 +27,10 @@ class Trace {
   };
   Trace() : options(small()), a(1, options), b(2, options) {
     static const ProgramKind kind = aggregate_kind();
-    program = kind.make(checked_settings(kind, 6, 1, {{"policy", std::string("esa")},
-                                                      {"values", std::int64_t{64}},
-                                                      {"pool", std::int64_t{AGGREGATE_SLOT_BYTES(64)}}}));
+    program = kind.make(checked_settings(kind, 6, 1,
+                                         {{"policy", std::string("esa")},
+                                          {"values", std::int64_t{64}},
+                                          {"pool", std::int64_t{AGGREGATE_SLOT_BYTES(64)}}}));
     std::vector<AggregateBatch::Job> rows;
     for (std::uint16_t j = 0; j < 2; ++j) {
       auto row = loomnet::test::job_of(static_cast<std::uint16_t>(j + 1), 0);

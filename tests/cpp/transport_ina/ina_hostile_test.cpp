@@ -59,8 +59,10 @@ TEST(InaHostile, AnyPacketsLeaveHostsWithinTheirBounds) {
     std::optional<Worker> worker;
     std::optional<SwitchMlWorker> switchml;
     std::optional<ParameterServer> server;
-    if (o.scheme == AGGREGATE_SWITCHML) switchml.emplace(o, job1(), 0);
-    else worker.emplace(o, job1(), 0, seed), server.emplace(o, job1());
+    if (o.scheme == AGGREGATE_SWITCHML)
+      switchml.emplace(o, job1(), 0);
+    else
+      worker.emplace(o, job1(), 0, seed), server.emplace(o, job1());
     Picoseconds now{};
     for (int step = 0; step < 3000; ++step) {
       now += microseconds(random.below(100));

@@ -37,8 +37,8 @@ struct Frame {
 };
 
 inline Frame frame_of(const Outgoing& out, std::uint8_t server) {
-  static const auto blank = loomnet::test::udp_frame("fd00::1", AGGREGATE_UDP_PORT,
-                                                     AGGREGATE_HEADER + 4 * kValues, 1, 0);
+  static const auto blank =
+      loomnet::test::udp_frame("fd00::1", AGGREGATE_UDP_PORT, AGGREGATE_HEADER + 4 * kValues, 1, 0);
   Frame frame;
   std::copy(blank.begin(), blank.end(), frame.bytes.begin());
   frame.size = AGGREGATE_PAYLOAD_AT + 4 * std::size_t{out.wire_values};
@@ -98,8 +98,9 @@ class Reference {
         part.boot = boot;
         part.floats = floats;
         part.nonfinite = random.below(20) == 0;
-        part.priority = static_cast<std::uint8_t>(
-            c.priorities == 0 ? 100 : c.priorities == 1 ? 50 + 50 * job : 1 + random.below(255));
+        part.priority = static_cast<std::uint8_t>(c.priorities == 0   ? 100
+                                                  : c.priorities == 1 ? 50 + 50 * job
+                                                                      : 1 + random.below(255));
         part.first_of_tensor = n % 10 == 0;
         parts_.push_back(part);
       }
@@ -185,9 +186,13 @@ class Network {
     std::size_t offset = 0;              // fragments of tensors before, where numbers start anew
     std::vector<bool> held;
     template <typename F>
-    decltype(auto) with(F f) { return worker ? f(*worker) : f(*switchml); }
+    decltype(auto) with(F f) {
+      return worker ? f(*worker) : f(*switchml);
+    }
     template <typename F>
-    decltype(auto) with(F f) const { return worker ? f(*worker) : f(*switchml); }
+    decltype(auto) with(F f) const {
+      return worker ? f(*worker) : f(*switchml);
+    }
   };
   struct Job {
     InaJob known;

@@ -28,7 +28,9 @@ inline Network::Network(const Case& c) : case_(c), random_(c.seed, 0, 0x6e65), j
     std::array<AggregateBatch::Job, 3> rows;
     for (std::uint32_t b = 0; b < 3; ++b) {
       rows[b] = loomnet::test::job_of(job.known.job, 0, c.options.scheme, c.options.window);
-      rows[b].root = b != 0 ? AGGREGATE_INNER : c.options.result_path == ResultPath::root ? AGGREGATE_ANSWERS : AGGREGATE_ROOT;
+      rows[b].root = b != 0                                      ? AGGREGATE_INNER
+                     : c.options.result_path == ResultPath::root ? AGGREGATE_ANSWERS
+                                                                 : AGGREGATE_ROOT;
       rows[b].up = static_cast<SwitchPort>(b == 0 ? j : 0);
       rows[b].base = 2 * c.options.window * j;
     }

@@ -36,8 +36,8 @@ std::string name_of(aggregate_scheme scheme) {
 void report(const Case& c, const std::string& wrong) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   ADD_FAILURE() << name_of(c.options.scheme) << ": " << c.text() << ": " << wrong << "\nreplay: LOOMNET_SEED=" << c.seed
-                << " build/cpp/ina_property_test --gtest_filter='" << test->test_suite_name() << '.'
-                << test->name() << "'";
+                << " build/cpp/ina_property_test --gtest_filter='" << test->test_suite_name() << '.' << test->name()
+                << "'";
 }
 
 class InaProperty : public ::testing::TestWithParam<aggregate_scheme> {};
@@ -133,11 +133,12 @@ TEST_P(InaProperty, SwitchesReboot) {
   }
   if (seeds.end - seeds.first < 300) return;
   EXPECT_GT(ended, GetParam() == AGGREGATE_SWITCHML ? 100 : 299);
-  if (GetParam() == AGGREGATE_SWITCHML) { EXPECT_GT(unable, 5); }
+  if (GetParam() == AGGREGATE_SWITCHML) {
+    EXPECT_GT(unable, 5);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, InaProperty,
-                         ::testing::Values(AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA),
+INSTANTIATE_TEST_SUITE_P(Policies, InaProperty, ::testing::Values(AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA),
                          [](const auto& info) { return name_of(info.param); });
 
 // The published program, without the generation check: exact where no packet overtakes another.

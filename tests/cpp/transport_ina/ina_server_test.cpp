@@ -54,8 +54,8 @@ TEST(InaServer, GoldenBytesOfAResult) {
   }();
   EXPECT_EQ(out->header.next_index, table.of(1));
   out->header.next_index = 603;
-  const std::uint8_t golden[] = {0x12, 6, 2,    0, 1, 0, 0xe6, 0, 0,    0, 0, 0, 0, 1, 0xfe, 0xfd,
-                                 0x0f, 0, 0,    0, 0, 0, 0,    0, 0x5b, 2, 0, 0, 0, 0, 0,    0};
+  const std::uint8_t golden[] = {0x12, 6, 2, 0, 1, 0, 0xe6, 0, 0,    0, 0, 0, 0, 1, 0xfe, 0xfd,
+                                 0x0f, 0, 0, 0, 0, 0, 0,    0, 0x5b, 2, 0, 0, 0, 0, 0,    0};
   EXPECT_EQ(std::memcmp(&out->header, golden, sizeof golden), 0);
   EXPECT_EQ(first_of(out->values), 11);
   EXPECT_EQ(out->wire_values, 256u);

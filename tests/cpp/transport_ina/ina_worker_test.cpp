@@ -56,7 +56,7 @@ TEST(InaWorker, GoldenBytesOfData) {
   worker.submit(part);
   const auto out = worker.pull(microseconds(0x11223344));
   ASSERT_TRUE(out);
-  const std::uint8_t golden[] = {0x12, 0, 0, 0x6b, 1, 0, 0xe6, 0, 0, 0, 0,    0,    0,    1,    2, 0,
+  const std::uint8_t golden[] = {0x12, 0, 0, 0x6b, 1, 0, 0xe6, 0, 0,    0,    0, 0, 0,    1,    2,    0,
                                  4,    0, 0, 0,    0, 0, 0,    0, 0xff, 0xff, 0, 0, 0x44, 0x33, 0x22, 0x11};
   EXPECT_EQ(std::memcmp(&out->header, golden, sizeof golden), 0);
   EXPECT_EQ(out->values.data(), values.data());  // by reference

@@ -62,7 +62,9 @@ TEST(IndexTable, IndicesStayUnique) {
         const std::uint16_t before = table.of(n);
         const std::uint16_t after = table.next(n, true);
         EXPECT_LT(after, pool);
-        if (pool > window) { EXPECT_NE(after, before); }
+        if (pool > window) {
+          EXPECT_NE(after, before);
+        }
         const std::vector<int> all = firsts(table, static_cast<int>(window));
         ASSERT_EQ(std::set<int>(all.begin(), all.end()).size(), std::min(window, pool));
       }

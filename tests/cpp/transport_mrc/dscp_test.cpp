@@ -26,14 +26,12 @@ TEST(Dscp, ACodeOfAnotherTransportIsNoTrimming) {
   path.row = {{0x2000, 0x4000}, 2, -1};
   path.uplinks = {0};
   const MrcOptions options;
-  for (const std::uint8_t code :
-       {dscp::kTrimmableRetransmission, dscp::kTrimmed, dscp::kTrimmedLastHop}) {
+  for (const std::uint8_t code : {dscp::kTrimmableRetransmission, dscp::kTrimmed, dscp::kTrimmedLastHop}) {
     for (const bool mrc : {true, false}) {
       PacketPtr packet = pool.allocate();
-      ByteWriter writer = begin(
-          *packet, options,
-          {.source = 1, .destination = 2, .paths = &path, .ev = EntropyValue(0, 1), .dscp = code},
-          {.opcode = static_cast<std::uint8_t>(Op::write_last), .destination_qp = 5});
+      ByteWriter writer = begin(*packet, options,
+                                {.source = 1, .destination = 2, .paths = &path, .ev = EntropyValue(0, 1), .dscp = code},
+                                {.opcode = static_cast<std::uint8_t>(Op::write_last), .destination_qp = 5});
       writer.u64(0);  // METH and TSETH
       writer.u64(0);  // RETH
       writer.u64(0);
@@ -43,8 +41,7 @@ TEST(Dscp, ACodeOfAnotherTransportIsNoTrimming) {
       const auto drop = parse(*packet, options, in);
       EXPECT_EQ(drop == Count::drop_udp_port, !mrc) << int{code};
       EXPECT_EQ(in.trimmed, mrc && code != dscp::kTrimmableRetransmission) << int{code};
-      std::vector<std::uint8_t> frame(packet->header.begin(),
-                                      packet->header.begin() + packet->header_length);
+      std::vector<std::uint8_t> frame(packet->header.begin(), packet->header.begin() + packet->header_length);
       frame.resize(frame.size() + 4);  // iCRC
       EXPECT_EQ(header_length(frame).has_value(), mrc);
     }

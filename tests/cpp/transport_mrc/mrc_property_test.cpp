@@ -22,8 +22,7 @@ struct Sent {
 };
 
 struct Outcome {
-  std::uint64_t packets = 0, retransmitted = 0, condemned = 0, readmitted = 0, trimmed = 0,
-                spurious = 0, ports = 0;
+  std::uint64_t packets = 0, retransmitted = 0, condemned = 0, readmitted = 0, trimmed = 0, spurious = 0, ports = 0;
 };
 
 void run_seed(std::uint64_t seed, Outcome& total) {
@@ -65,18 +64,17 @@ void run_seed(std::uint64_t seed, Outcome& total) {
     static constexpr std::uint32_t kSizes[] = {0, 1, 1024, 4096, 4097, 50'000, 150'000};
     std::uint32_t size = kSizes[random.below(7)];
     if (size > 1) size += random.below(3);
-    sent.push_back({pattern(size, seed * 1000 + i), next_address[1 - from], 0,
-                    static_cast<HostId>(1 - from), (from == 0 ? 20 : 10) + q, chance(0.5), i});
+    sent.push_back({pattern(size, seed * 1000 + i), next_address[1 - from], 0, static_cast<HostId>(1 - from),
+                    (from == 0 ? 20 : 10) + q, chance(0.5), i});
     Sent& s = sent.back();
     next_address[1 - from] += size;
     bytes_to[1 - from] += size;
     const QpNumber local = (from == 0 ? 10 : 20) + q;
-    m.bed.at(Picoseconds{static_cast<std::int64_t>(random.uniform() * 1.5e9)},
-             [&m, &s, &by_qp, from, local] {
-               s.id = m.bed.post_write(from, local, s.data, s.address, kKey,
-                                       s.immediate ? std::optional(s.value) : std::nullopt);
-               by_qp[{from, local}].push_back(&s);
-             });
+    m.bed.at(Picoseconds{static_cast<std::int64_t>(random.uniform() * 1.5e9)}, [&m, &s, &by_qp, from, local] {
+      s.id =
+          m.bed.post_write(from, local, s.data, s.address, kKey, s.immediate ? std::optional(s.value) : std::nullopt);
+      by_qp[{from, local}].push_back(&s);
+    });
   }
 
   // The timetable of faults.
@@ -89,20 +87,17 @@ void run_seed(std::uint64_t seed, Outcome& total) {
         if (chance(0.3)) pipe->reorder = 0.2;
         if (chance(0.2)) pipe->corruption = 0.02;
         if (chance(0.3)) pipe->queue_limit = 20'000 + random.below(60'000);
-        m.bed.at(faults_end,
-                 [pipe] { pipe->loss = pipe->duplication = pipe->reorder = pipe->corruption = 0; });
+        m.bed.at(faults_end, [pipe] { pipe->loss = pipe->duplication = pipe->reorder = pipe->corruption = 0; });
       }
       if (flaps && chance(0.5)) {
         const auto at = Picoseconds{static_cast<std::int64_t>(random.uniform() * 1.5e9)};
         const bool silent = chance(0.4);
         const auto port = static_cast<PlanePort>(p);
         const Picoseconds until = at + microseconds(5 + random.below(400));
-        m.bed.at(at, [&m, h, port, silent] {
-          silent ? m.bed.set_silent(h, port, true) : m.bed.set_link(h, port, false);
-        });
-        m.bed.at(until, [&m, h, port, silent] {
-          silent ? m.bed.set_silent(h, port, false) : m.bed.set_link(h, port, true);
-        });
+        m.bed.at(at,
+                 [&m, h, port, silent] { silent ? m.bed.set_silent(h, port, true) : m.bed.set_link(h, port, false); });
+        m.bed.at(until,
+                 [&m, h, port, silent] { silent ? m.bed.set_silent(h, port, false) : m.bed.set_link(h, port, true); });
       }
     }
   }
@@ -111,8 +106,7 @@ void run_seed(std::uint64_t seed, Outcome& total) {
   ASSERT_TRUE(m.bed.run_until_idle(milliseconds(500))) << m.bed;
   // Control packets still waiting for their ports leave within moments.
   m.bed.run_until(m.bed.now() + microseconds(200));
-  for (int i = 0; i < 10'000 && m.bed.leaked() != 0; ++i)
-    m.bed.run_until(m.bed.now() + nanoseconds(100));
+  for (int i = 0; i < 10'000 && m.bed.leaked() != 0; ++i) m.bed.run_until(m.bed.now() + nanoseconds(100));
   EXPECT_EQ(m.bed.leaked(), 0u);
 
   std::map<std::pair<HostId, QpNumber>, std::size_t> completed, arrived;
@@ -141,8 +135,8 @@ void run_seed(std::uint64_t seed, Outcome& total) {
     ASSERT_EQ(m.bed.nic(h).placed_bytes, bytes_to[h]) << "a byte was placed twice\n" << m.bed;
   }
   for (const Sent& s : sent) {
-    ASSERT_TRUE(std::equal(s.data.begin(), s.data.end(),
-                           regions[s.to]->bytes.begin() + static_cast<long>(s.address - kBase)))
+    ASSERT_TRUE(
+        std::equal(s.data.begin(), s.data.end(), regions[s.to]->bytes.begin() + static_cast<long>(s.address - kBase)))
         << "message " << s.value << " differs\n"
         << m.bed;
   }
@@ -162,17 +156,13 @@ TEST(Property, RandomFaults) {
   if (const char* one = std::getenv("LOOMNET_SEED")) first = last = std::strtoull(one, nullptr, 10);
   if (const char* many = std::getenv("LOOMNET_SEEDS")) last = std::strtoull(many, nullptr, 10);
   Outcome total;
-  for (std::uint64_t seed = first; seed <= last && !HasFatalFailure(); ++seed)
-    run_seed(seed, total);
+  for (std::uint64_t seed = first; seed <= last && !HasFatalFailure(); ++seed) run_seed(seed, total);
   std::printf(
       "packets %llu retransmitted %llu condemned %llu readmitted %llu trimmed %llu "
       "spurious %llu port updates %llu\n",
-      static_cast<unsigned long long>(total.packets),
-      static_cast<unsigned long long>(total.retransmitted),
-      static_cast<unsigned long long>(total.condemned),
-      static_cast<unsigned long long>(total.readmitted),
-      static_cast<unsigned long long>(total.trimmed),
-      static_cast<unsigned long long>(total.spurious),
+      static_cast<unsigned long long>(total.packets), static_cast<unsigned long long>(total.retransmitted),
+      static_cast<unsigned long long>(total.condemned), static_cast<unsigned long long>(total.readmitted),
+      static_cast<unsigned long long>(total.trimmed), static_cast<unsigned long long>(total.spurious),
       static_cast<unsigned long long>(total.ports));
   if (last - first >= 100) {
     // The seeds must have met what they are for.

@@ -128,8 +128,7 @@ TEST(Receiver, ReallyTrimmedBytesAreUnderstood) {
   bth.destination_qp = kLocal;
   bth.timestamp = true;
   bth.psn = 9;
-  ByteWriter w = begin(
-      *p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
+  ByteWriter w = begin(*p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
   Meth{}.serialize(w), Tseth{0x77}.serialize(w), Reth{}.serialize(w);
   finish(*p, w, {nullptr, 4096, 0, PayloadKind::none});
   ASSERT_TRUE(trim(*p, {.dscp = dscp::kTrimmed}));
@@ -196,12 +195,7 @@ TEST(Receiver, TooManyImmediatesAreAnInvalidRequest) {
   o.max_wimm = 2;
   Script s(o);
   for (std::uint16_t n = 1; n <= 3; ++n) {
-    s.data({.psn = n,
-            .op = Op::write_only_immediate,
-            .payload = 8,
-            .dma_length = 8,
-            .rqmsn = n,
-            .msn = n});
+    s.data({.psn = n, .op = Op::write_only_immediate, .payload = 8, .dma_length = 8, .rqmsn = n, .msn = n});
   }
   const auto out = of(s.pull_all(), Op::transport_ack);
   ASSERT_EQ(out.size(), 1u) HISTORY;
@@ -229,8 +223,7 @@ TEST(Receiver, ProbeAnswerTellsEverythingFirst) {
   Peth peth;
   peth.probe_id = 0x7788;
   peth.stamp.tx_ts = 0x55;
-  s.receive(1, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ce, EntropyValue(1, 2),
-            nullptr, 0, peth);
+  s.receive(1, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ce, EntropyValue(1, 2), nullptr, 0, peth);
   const auto out = of(s.pull_all(), Op::sack);
   ASSERT_EQ(out.size(), 4u) << "199 PSNs need four bitmaps" HISTORY;
   std::set<std::uint32_t> told;
@@ -260,8 +253,7 @@ TEST(Receiver, AProbeHasTheRefusalsOfItsPathRepeated) {
   s.pull_all();
   Peth peth;
   peth.probe_id = 7;
-  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1),
-            nullptr, 0, peth);
+  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1), nullptr, 0, peth);
   const auto out = s.pull_all();
   ASSERT_EQ(of(out, Op::nack).size(), 2u) << "also of what has come since" HISTORY;
   EXPECT_EQ(of(out, Op::nack)[0].neth.nack_psn, 3u);
@@ -270,8 +262,7 @@ TEST(Receiver, AProbeHasTheRefusalsOfItsPathRepeated) {
   EXPECT_TRUE(of(out, Op::sack).back().seth.probe_reply);
   // Probes may be many: what has come since is told of once.
   ++peth.probe_id;
-  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1),
-            nullptr, 0, peth);
+  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1), nullptr, 0, peth);
   const auto second = of(s.pull_all(), Op::nack);
   ASSERT_EQ(second.size(), 1u) HISTORY;
   EXPECT_EQ(second[0].neth.nack_psn, 5u) << "still missing";
@@ -349,8 +340,8 @@ TEST(Receiver, EvProbeIsAnsweredTheWayItCame) {
   Erth probe;
   probe.op = 1;
   probe.stamp.tx_ts = 0x4321;
-  s.receive(2, Op::endpoint_request, 0x99, kEndpointQp, dscp::kNoTrim, Ecn::not_ect,
-            EntropyValue(2, 3), nullptr, 0, probe);
+  s.receive(2, Op::endpoint_request, 0x99, kEndpointQp, dscp::kNoTrim, Ecn::not_ect, EntropyValue(2, 3), nullptr, 0,
+            probe);
   const auto out = s.pull_all();
   ASSERT_EQ(out.size(), 1u) HISTORY;
   EXPECT_EQ(out[0].in.op, Op::endpoint_response);
@@ -370,45 +361,32 @@ TEST(Receiver, WhatItRefusesIsNamed) {
   const EntropyValue ev(0, 1);
   const auto stamped = [](Bth& b) { b.timestamp = true; };
   expect(Count::drop_unknown_qp, [&] {
-    s.receive(0, Op::write_only, 0, 999, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{},
-              Tseth{}, Reth{});
+    s.receive(0, Op::write_only, 0, 999, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{}, Tseth{}, Reth{});
   });
   expect(Count::drop_no_timestamp, [&] {
-    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{},
-              Tseth{}, Reth{});
+    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{}, Tseth{}, Reth{});
   });
-  expect(Count::drop_bad_message,
-         [&] { s.data({.psn = 0, .op = Op::write_only, .payload = 100, .dma_length = 99}); });
+  expect(Count::drop_bad_message, [&] { s.data({.psn = 0, .op = Op::write_only, .payload = 100, .dma_length = 99}); });
   expect(Count::drop_bad_message, [&] { s.data({.psn = 0, .payload = 0}); });
   expect(Count::drop_length, [&] {
-    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{},
-              Tseth{});
+    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{}, Tseth{});
   });
-  expect(Count::drop_length, [&] {
-    s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 50, Seth{},
-              CcState{});
-  });
+  expect(Count::drop_length,
+         [&] { s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 50, Seth{}, CcState{}); });
+  expect(Count::drop_opcode,
+         [&] { s.receive(0, static_cast<Op>(0x0a), 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{}); });
   expect(Count::drop_opcode, [&] {
-    s.receive(0, static_cast<Op>(0x0a), 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0,
-              Meth{});
+    s.receive(0, Op::sack, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Seth{}, CcState{});
   });
-  expect(Count::drop_opcode, [&] {
-    s.receive(0, Op::sack, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Seth{},
-              CcState{});
-  });
-  expect(Count::drop_opcode, [&] {
-    s.receive(0, Op::endpoint_request, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 0,
-              Erth{});
-  });
+  expect(Count::drop_opcode,
+         [&] { s.receive(0, Op::endpoint_request, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Erth{}); });
   expect(Count::drop_unasked_answer, [&] {
-    s.receive(0, Op::endpoint_response, 77, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr,
-              0, Eeth{});
+    s.receive(0, Op::endpoint_response, 77, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Eeth{});
   });
   expect(Count::drop_bad_endpoint_op, [&] {
     Erth e;
     e.op = 3;
-    s.receive(0, Op::endpoint_request, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0,
-              e);
+    s.receive(0, Op::endpoint_request, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, e);
   });
   EXPECT_EQ(s.placed, 0u);
   EXPECT_EQ(s.pull_all().size(), 0u) << "and none is answered" HISTORY;
@@ -431,14 +409,11 @@ TEST(Receiver, RandomBytesAndFlippedBitsNeverHarm) {
       bth.destination_qp = random.below(4) ? kLocal : kEndpointQp;
       bth.timestamp = true;
       ByteWriter w =
-          begin(*p, s.options,
-                {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
-      for (std::uint32_t k = random.below(50); k > 0; --k)
-        w.u8(static_cast<std::uint8_t>(random()));
+          begin(*p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
+      for (std::uint32_t k = random.below(50); k > 0; --k) w.u8(static_cast<std::uint8_t>(random()));
       finish(*p, w, {nullptr, random.below(2) * 64, 0, PayloadKind::none});
       if (random.below(2))
-        p->header[random.below(p->header_length)] ^=
-            static_cast<std::uint8_t>(1u << random.below(8));
+        p->header[random.below(p->header_length)] ^= static_cast<std::uint8_t>(1u << random.below(8));
     }
     s.nic.on_packet(static_cast<PlanePort>(random.below(4)), std::move(p), s.now);
     if (i % 64 == 0) {

@@ -138,8 +138,8 @@ TEST(Recovery, SilentLossCondemnsAndProbesBringBack) {
   EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
   EXPECT_EQ(s.ev_state(lost.ev), EvState::assumed_bad);
   EXPECT_EQ(s.count(Count::ev_swapped), 1u) << "a backup took its slot";
-  const auto again = std::find_if(out.begin(), out.end(),
-                                  [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
+  const auto again =
+      std::find_if(out.begin(), out.end(), [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
   ASSERT_NE(again, out.end()) HISTORY;
   EXPECT_TRUE(again->bth.retransmission);
   EXPECT_NE(again->ev, lost.ev);
@@ -266,7 +266,7 @@ TEST(Recovery, AProbesAnswerTellsOfItsOwnPathAlone) {
   EXPECT_EQ(s.count(Count::lost_probe), 1u) HISTORY;
   for (const Left& l : out) {
     EXPECT_EQ(s.nic.sender(kLocal).evs().failures(s.nic.sender(kLocal).evs().find(l.ev)), l.port == 0 ? 1u : 0u)
-        HISTORY;
+    HISTORY;
   }
 }
 
@@ -306,8 +306,7 @@ TEST(Recovery, AMissingReportIsAskedForAndBlamesNoPath) {
     CcState cc;
     cc.tx_ts = out.back().stamp.tx_ts;
     cc.ooo = beyond;
-    s.receive(0, Op::sack, 0xffffff, kLocal, dscp::kControl, Ecn::not_ect, out.back().ev, nullptr, 0,
-              seth, cc);
+    s.receive(0, Op::sack, 0xffffff, kLocal, dscp::kControl, Ecn::not_ect, out.back().ev, nullptr, 0, seth, cc);
   };
   for (int round = 0; round < 4; ++round) {
     for (const Left& l : s.pull_all()) {
@@ -452,8 +451,7 @@ TEST(Recovery, RetriesEndInANamedError) {
   o.retries_exponential = 2;
   Script s(o);
   s.post(kMtu), s.post(kMtu);
-  for (int i = 0; i < 20'000 && s.completions.empty(); ++i)
-    s.pull_all(), s.advance(microseconds(1));
+  for (int i = 0; i < 20'000 && s.completions.empty(); ++i) s.pull_all(), s.advance(microseconds(1));
   ASSERT_EQ(s.completions.size(), 2u) HISTORY;
   EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
   EXPECT_EQ(s.completions[1].status, Status::flushed);

@@ -161,9 +161,8 @@ class Script : public TransportSink {
 
   // --- packets of the far side ---
   template <typename... Headers>
-  void receive(PlanePort port, Op op, std::uint32_t psn, std::uint32_t qp, std::uint8_t dscp,
-               Ecn ecn, EntropyValue ev, const std::function<void(Bth&)>& edit,
-               std::uint32_t payload, const Headers&... headers) {
+  void receive(PlanePort port, Op op, std::uint32_t psn, std::uint32_t qp, std::uint8_t dscp, Ecn ecn, EntropyValue ev,
+               const std::function<void(Bth&)>& edit, std::uint32_t payload, const Headers&... headers) {
     Bth bth;
     bth.opcode = static_cast<std::uint8_t>(op);
     bth.destination_qp = qp;
@@ -199,8 +198,7 @@ class Script : public TransportSink {
     n.nack_psn = of.bth.psn;
     n.entropy = of.ev.value;
     n.tx_ts = of.stamp.tx_ts;
-    receive(of.port, Op::nack, of.bth.psn, kLocal, dscp::kControl, Ecn::not_ect, of.ev, nullptr, 0,
-            n);
+    receive(of.port, Op::nack, of.bth.psn, kLocal, dscp::kControl, Ecn::not_ect, of.ev, nullptr, 0, n);
   }
   void answer_probe(const Left& probe, std::uint32_t cack, std::uint64_t bits = 0) {
     Seth s;
@@ -212,15 +210,14 @@ class Script : public TransportSink {
     s.entropy = probe.ev.value;
     CcState c;
     c.tx_ts = probe.peth.stamp.tx_ts;
-    receive(probe.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, probe.ev, nullptr, 0,
-            s, c);
+    receive(probe.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, probe.ev, nullptr, 0, s, c);
   }
   void answer_endpoint(const Left& request) {
     Eeth e;
     e.op = request.erth.op;
     e.tx_ts = request.erth.stamp.tx_ts;
-    receive(request.port, Op::endpoint_response, request.bth.psn, kEndpointQp, dscp::kControl,
-            Ecn::not_ect, request.ev, nullptr, 0, e);
+    receive(request.port, Op::endpoint_response, request.bth.psn, kEndpointQp, dscp::kControl, Ecn::not_ect, request.ev,
+            nullptr, 0, e);
   }
   struct Data {
     std::uint32_t psn = 0;
@@ -246,8 +243,7 @@ class Script : public TransportSink {
     const Tseth stamp{0x1234, false};
     const Reth reth{d.address, d.key, d.dma_length};
     if (has_immediate(d.op)) {
-      receive(d.port, d.op, d.psn, kLocal, d.dscp, d.ecn, ev, edit, d.payload, meth, stamp, reth,
-              ImmDt{d.immediate});
+      receive(d.port, d.op, d.psn, kLocal, d.dscp, d.ecn, ev, edit, d.payload, meth, stamp, reth, ImmDt{d.immediate});
     } else {
       receive(d.port, d.op, d.psn, kLocal, d.dscp, d.ecn, ev, edit, d.payload, meth, stamp, reth);
     }

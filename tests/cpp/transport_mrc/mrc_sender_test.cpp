@@ -167,8 +167,7 @@ TEST(Sender, DynamicMprReplacesTheWindow) {
   seth.ack_psn_offset = 1;
   seth.sack_offset = 1;
   seth.mpr = 2;
-  s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, seth,
-            CcState{});
+  s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, seth, CcState{});
   EXPECT_EQ(s.pull_all().size(), 128u) HISTORY;
 }
 
@@ -312,16 +311,15 @@ TEST(Sender, OwnPortUpNeedsThreeAnsweredProbes) {
     s.advance(microseconds(1));
   }
   EXPECT_EQ(answered, 3) HISTORY;
-  EXPECT_EQ(s.nic.sender(kLocal).limits().cwnd_most, most)
-      << "maxwnd is back";
+  EXPECT_EQ(s.nic.sender(kLocal).limits().cwnd_most, most) << "maxwnd is back";
 }
 
 TEST(Sender, PeerPortDownLeavesThatPlane) {
   Script s(quick_options());
   Erth down;
   down.port_status_mask = 0b1101;
-  s.receive(0, Op::endpoint_request, 5, kEndpointQp, dscp::kControl, Ecn::not_ect,
-            EntropyValue(0, 1), nullptr, 0, down);
+  s.receive(0, Op::endpoint_request, 5, kEndpointQp, dscp::kControl, Ecn::not_ect, EntropyValue(0, 1), nullptr, 0,
+            down);
   auto out = s.pull_all();
   ASSERT_EQ(out.size(), 1u) << "answered" HISTORY;
   EXPECT_EQ(out[0].in.op, Op::endpoint_response);
@@ -331,8 +329,7 @@ TEST(Sender, PeerPortDownLeavesThatPlane) {
   // An older update must not bring it back.
   Erth up;
   up.port_status_mask = 0b1111;
-  s.receive(0, Op::endpoint_request, 4, kEndpointQp, dscp::kControl, Ecn::not_ect,
-            EntropyValue(0, 1), nullptr, 0, up);
+  s.receive(0, Op::endpoint_request, 4, kEndpointQp, dscp::kControl, Ecn::not_ect, EntropyValue(0, 1), nullptr, 0, up);
   EXPECT_EQ(s.count(Count::port_status_stale), 1u);
   EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
 }

@@ -26,8 +26,7 @@ struct Seen {
 
 // Marks the host's data packets whose number, from 0, `which` names.
 RoceBed::Filter mark(RoceBed& bed, Seen& seen, std::function<bool(int)> which) {
-  return [&bed, &seen, which, n = 0](HostId from, PlanePort,
-                                     Packet& p) mutable -> std::optional<Picoseconds> {
+  return [&bed, &seen, which, n = 0](HostId from, PlanePort, Packet& p) mutable -> std::optional<Picoseconds> {
     const Bth bth = testbed::bth_of(p);
     if (bth.opcode == 0x81) {
       seen.cnps.emplace_back(p.header.begin(), p.header.begin() + p.header_length);
@@ -58,8 +57,8 @@ TEST(DcqcnPair, OneMarkDrawsOneCnpAndPacesTheSender) {
   const auto before = t[15] - t[14];
   const auto first = std::upper_bound(t.begin(), t.end(), seen.cnp_times[0] + microseconds(5));
   ASSERT_LT(first + 2, t.end());
-  EXPECT_NEAR(static_cast<double>((first[2] - first[1]).count),
-              2.0 * static_cast<double>(before.count), 0.05 * static_cast<double>(before.count));
+  EXPECT_NEAR(static_cast<double>((first[2] - first[1]).count), 2.0 * static_cast<double>(before.count),
+              0.05 * static_cast<double>(before.count));
 }
 
 TEST(DcqcnPair, ACnpIsTheStandardsBytes) {

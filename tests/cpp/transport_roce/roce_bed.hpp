@@ -8,7 +8,6 @@
 
 namespace loomnet::testbed {
 
-
 inline std::string describe_rc(std::span<const std::uint8_t> header) {
   if (header.size() < roce::kFrontBytes + Bth::kSize) return "short";
   ByteReader in(header.subspan(roce::kFrontBytes));
@@ -16,11 +15,10 @@ inline std::string describe_rc(std::span<const std::uint8_t> header) {
   char text[96];
   if (bth.opcode == 0x11) {
     const Aeth aeth = Aeth::parse(in);
-    std::snprintf(text, sizeof text, "%s 0x%02x psn %u msn %u", aeth.is_ack() ? "ACK" : "NAK",
-                  aeth.syndrome, bth.psn, aeth.msn);
+    std::snprintf(text, sizeof text, "%s 0x%02x psn %u msn %u", aeth.is_ack() ? "ACK" : "NAK", aeth.syndrome, bth.psn,
+                  aeth.msn);
   } else {
-    std::snprintf(text, sizeof text, "op 0x%02x psn %u%s", bth.opcode, bth.psn,
-                  bth.ack_request ? " A" : "");
+    std::snprintf(text, sizeof text, "op 0x%02x psn %u%s", bth.opcode, bth.psn, bth.ack_request ? " A" : "");
   }
   return text;
 }

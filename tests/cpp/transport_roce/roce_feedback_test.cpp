@@ -18,18 +18,14 @@ struct Heard {
 } heard;
 
 struct Listener final : CongestionControl {
-  explicit Listener(FlowLimits& limits) : CongestionControl(limits, {.owns_window = true}) {
-    limits_.cwnd = kNoLimit;
-  }
+  explicit Listener(FlowLimits& limits) : CongestionControl(limits, {.owns_window = true}) { limits_.cwnd = kNoLimit; }
   std::string_view name() const override { return "listener"; }
   void on_ack(const AckSample& s) override {
     heard.samples.push_back(s);
     heard.marked += s.ce_delivered;
     heard.delivered += s.delivered;
   }
-  void on_congestion(const CongestionEvent& e) override {
-    heard.notified += e.kind == Congestion::notified;
-  }
+  void on_congestion(const CongestionEvent& e) override { heard.notified += e.kind == Congestion::notified; }
 };
 
 roce::RoceOptions listening(Signals needs, std::uint32_t ack_interval) {
@@ -50,8 +46,8 @@ roce::RoceOptions listening(Signals needs, std::uint32_t ack_interval) {
 
 // Marks data with this chance, and loses answers with that one.
 RoceBed::Filter mark_and_lose(int marks_of_100, int lost_of_100, int& marked) {
-  return [=, &marked, random = RandomStream(3, 1, 1)](
-             HostId from, PlanePort, Packet& p) mutable -> std::optional<Picoseconds> {
+  return [=, &marked, random = RandomStream(3, 1, 1)](HostId from, PlanePort,
+                                                      Packet& p) mutable -> std::optional<Picoseconds> {
     const Bth bth = testbed::bth_of(p);
     if (bth.opcode == 0x11) {
       if (static_cast<int>(random.below(100)) < lost_of_100) return std::nullopt;
@@ -101,8 +97,7 @@ TEST(RoceFeedback, AControlThatNeedsNoMarksGetsPlainAnswers) {
   RoceBed bed({}, listening(signal::rtt, 1));
   int marked = 0;
   bool becn = false;
-  bed.filter = [&, inner = mark_and_lose(100, 0, marked)](HostId from, PlanePort plane,
-                                                          Packet& p) mutable {
+  bed.filter = [&, inner = mark_and_lose(100, 0, marked)](HostId from, PlanePort plane, Packet& p) mutable {
     becn |= testbed::bth_of(p).opcode == 0x11 && testbed::bth_of(p).becn;
     return inner(from, plane, p);
   };

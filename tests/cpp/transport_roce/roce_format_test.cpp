@@ -75,8 +75,7 @@ TEST(RoceFormat, EveryBadPacketIsDroppedByName) {
       {"malformed_dropped", [](Packet& p) { p.header[19] ^= 1; }},     // IPv6 length
       {"malformed_dropped", [](Packet& p) { p.header[59] ^= 1; }},     // UDP length
       {"malformed_dropped", [](Packet& p) { p.header[18] = p.header[58] = 0xff; }},
-      {"malformed_dropped",
-       [](Packet& p) { p.header[18] = p.header[58] = 0, p.header[19] = p.header[59] = 20; }},
+      {"malformed_dropped", [](Packet& p) { p.header[18] = p.header[58] = 0, p.header[19] = p.header[59] = 20; }},
       {"malformed_dropped", [](Packet& p) { p.payload.length -= 1; }},
       {"malformed_dropped", [](Packet& p) { p.wire_length = 60; }},
       {"not_roce_dropped", [](Packet& p) { p.header[12] = 8; }},

@@ -155,8 +155,7 @@ TEST(RocePlanes, QueuePairsShareAPortEvenly) {
   bed.write(0, 100'000);
   bed.post_write(0, kQpA + 1, std::span(bed.source).first(100'000), kBase, kKey);
   bed.run_until(microseconds(80));
-  const double ratio =
-      static_cast<double>(bed.nic(1).placed_bytes) / static_cast<double>(bed.nic(2).placed_bytes);
+  const double ratio = static_cast<double>(bed.nic(1).placed_bytes) / static_cast<double>(bed.nic(2).placed_bytes);
   EXPECT_NEAR(ratio, 1, 0.03);
   ASSERT_TRUE(bed.run_until_idle(milliseconds(1)));
   EXPECT_TRUE(bed.same(0, 100'000));
@@ -176,8 +175,7 @@ TEST(RocePlanes, EachQueuePairHasItsOwnEntropyAndKeepsIt) {
     EXPECT_EQ((h[18] << 8 | h[19]) + 54u, p.wire_length);
     return Picoseconds{};
   };
-  for (QpNumber q = 0; q < 16; ++q)
-    bed.post_write(0, kQpA + q, std::span(bed.source).first(9000), kBase, kKey);
+  for (QpNumber q = 0; q < 16; ++q) bed.post_write(0, kQpA + q, std::span(bed.source).first(9000), kBase, kKey);
   ASSERT_TRUE(bed.run_until_idle(milliseconds(2)));
   EXPECT_GE(ports.size(), 63u);  // 64 queue pairs, at most one collision in 2^14
   for (auto& [plane, port] : ports) EXPECT_GE(port, 0xc000);

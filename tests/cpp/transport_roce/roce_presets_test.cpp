@@ -35,14 +35,21 @@ std::map<std::string, double> numbers(const RoceOptions& o) {
 TEST(RocePresets, HaveTheConstantsOfTheSimulations) {
   using Row = std::map<std::string, double>;
   const auto row = [](double decrease, double rate, double alpha, double f, double restart) {
-    return Row{{"decrease_interval_ps", decrease * 1e6}, {"rate_timer_ps", rate * 1e6},
-               {"alpha_timer_ps", alpha * 1e6}, {"fast_recovery", f}, {"dcqcn_g", 1.0 / 256},
-               {"additive_rate_bps", 50e6}, {"hyper_rate_bps", 100e6}, {"minimum_rate_bps", 100e6},
-               {"byte_counter", 0}, {"alpha_sampled", 1}, {"clamp_target", 0},
+    return Row{{"decrease_interval_ps", decrease * 1e6},
+               {"rate_timer_ps", rate * 1e6},
+               {"alpha_timer_ps", alpha * 1e6},
+               {"fast_recovery", f},
+               {"dcqcn_g", 1.0 / 256},
+               {"additive_rate_bps", 50e6},
+               {"hyper_rate_bps", 100e6},
+               {"minimum_rate_bps", 100e6},
+               {"byte_counter", 0},
+               {"alpha_sampled", 1},
+               {"clamp_target", 0},
                {"alpha_restart", restart}};
   };
-  const RoceOptions a = RoceOptions::of(named("A")), b = RoceOptions::of(named("B")),
-                    c = RoceOptions::of(named("C")), d = RoceOptions::of(named("D"));
+  const RoceOptions a = RoceOptions::of(named("A")), b = RoceOptions::of(named("B")), c = RoceOptions::of(named("C")),
+                    d = RoceOptions::of(named("D"));
   EXPECT_EQ(numbers(a), row(4, 900, 1, 1, 0));
   EXPECT_EQ(numbers(b), row(50, 300, 55, 5, 1));
   EXPECT_EQ(numbers(c), row(50, 55, 55, 5, 1));
@@ -63,8 +70,8 @@ TEST(RocePresets, HaveTheConstantsOfTheSimulations) {
 }
 
 TEST(RocePresets, GivenOptionsWinAndWithoutOneNothingChanges) {
-  const RoceOptions o = RoceOptions::of(
-      named("B", {{"rate_timer_ps", std::int64_t{7}}, {"cnp_gap_ps", std::int64_t{9}}}));
+  const RoceOptions o =
+      RoceOptions::of(named("B", {{"rate_timer_ps", std::int64_t{7}}, {"cnp_gap_ps", std::int64_t{9}}}));
   EXPECT_EQ(numbers(o).at("rate_timer_ps"), 7);
   EXPECT_EQ(o.cnp_gap.count, 9);
   EXPECT_EQ(numbers(o).at("alpha_timer_ps"), 55e6);

@@ -49,9 +49,9 @@ TEST(RoceReordering, ANakThatWaitsForThePortLeavesThoughTheMissingPacketHasCome)
   EXPECT_EQ(bed.nic(0).counter("retransmitted"), 2u) << bed;  // PSN 3 and 4
   // One NAK, and the ACK of the late packet behind it; then the answers to both packets that were sent again.
   ASSERT_GE(answers.sent.size(), 4u);
-  EXPECT_THAT(std::vector(answers.sent.end() - 4, answers.sent.end()),
-              ElementsAre("NAK 0x60 psn 3 msn 0", "ACK 0x1f psn 3 msn 0", "ACK 0x1f psn 3 msn 0",
-                          "ACK 0x1f psn 4 msn 1"));
+  EXPECT_THAT(
+      std::vector(answers.sent.end() - 4, answers.sent.end()),
+      ElementsAre("NAK 0x60 psn 3 msn 0", "ACK 0x1f psn 3 msn 0", "ACK 0x1f psn 3 msn 0", "ACK 0x1f psn 4 msn 1"));
 }
 
 // Forty messages of a few packets, one after another, while the way back carries data of its own, so that

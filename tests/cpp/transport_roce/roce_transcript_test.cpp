@@ -13,12 +13,10 @@ constexpr Picoseconds kTimeout = nanoseconds(4096 * 128);
 
 // Loses the first `times` data packets with this PSN from host 0.
 Testbed::Filter lose(std::uint32_t psn, int times = 1) {
-  return
-      [psn, left = times](HostId from, PlanePort, Packet& p) mutable -> std::optional<Picoseconds> {
-        if (from == 0 && is_data(p) && bth_of(p).psn == psn && left > 0)
-          return --left, std::nullopt;
-        return Picoseconds{};
-      };
+  return [psn, left = times](HostId from, PlanePort, Packet& p) mutable -> std::optional<Picoseconds> {
+    if (from == 0 && is_data(p) && bth_of(p).psn == psn && left > 0) return --left, std::nullopt;
+    return Picoseconds{};
+  };
 }
 
 TEST(RoceTranscript, DeliversInPostingOrderWithTheRightOpcodes) {

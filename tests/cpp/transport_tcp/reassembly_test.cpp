@@ -32,12 +32,10 @@ struct Receiving {
     a.push = push, a.ce = ce, a.cwr = cwr;
     a.timestamps = true;
     a.ts_value = ++clock;
-    receiver.take(a, std::move(p), now,
-                  [&](const Packet& packet, std::uint16_t, std::uint32_t skip, std::uint32_t n) {
-                    out.insert(out.end(), packet.payload.data + skip,
-                               packet.payload.data + skip + n);
-                    return true;
-                  });
+    receiver.take(a, std::move(p), now, [&](const Packet& packet, std::uint16_t, std::uint32_t skip, std::uint32_t n) {
+      out.insert(out.end(), packet.payload.data + skip, packet.payload.data + skip + n);
+      return true;
+    });
   }
   std::vector<SackRange> blocks() {
     const AckContent c = receiver.content(3);
@@ -294,9 +292,8 @@ TEST(Frames, WhatIsNoFrameIsAnErrorNotAWrite) {
     Counters count;
     StreamReader reader;
     const auto bytes = frame(h);
-    return reader.take(
-        {with_bytes ? bytes.data() : nullptr, FrameHeader::kSize, 0, PayloadKind::none}, 1, memory,
-        count);
+    return reader.take({with_bytes ? bytes.data() : nullptr, FrameHeader::kSize, 0, PayloadKind::none}, 1, memory,
+                       count);
   };
   FrameHeader h;
   EXPECT_EQ(result(h), StreamReader::Result::ok);

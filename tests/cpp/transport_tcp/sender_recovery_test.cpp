@@ -289,8 +289,7 @@ TEST(ProportionalRateReduction, SendsHalfOfWhatArrivesThenStopsAtSsthresh) {
   s.now += kRtt;
   s.ack(una, {{una + 1, una + 4}});
   ASSERT_EQ(s.sender.state(), Sender::State::recovery);
-  const double target =
-      static_cast<double>(s.sender.window().ssthresh) / static_cast<double>(s.mss());
+  const double target = static_cast<double>(s.sender.window().ssthresh) / static_cast<double>(s.mss());
   EXPECT_DOUBLE_EQ(target, std::floor(flight / 2));
   std::uint64_t sent = s.pump().size();
   EXPECT_GE(sent, 1u);

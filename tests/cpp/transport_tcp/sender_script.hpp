@@ -22,9 +22,10 @@ struct SenderScript {
     return o;
   }
   explicit SenderScript(TcpOptions o = options("reno"))
-      : chosen(std::move(o)), sender(chosen,
-               choose_congestion_control("congestion_control", chosen.congestion_control,
-                                         chosen.congestion_options, kSignals),
+      : chosen(std::move(o)),
+        sender(chosen,
+               choose_congestion_control("congestion_control", chosen.congestion_control, chosen.congestion_options,
+                                         kSignals),
                count, 1) {}
 
   std::uint64_t mss() const { return sender.window().mss; }
@@ -48,8 +49,7 @@ struct SenderScript {
     std::uint64_t begin, end;
   };
   // Everything before segment `end` has arrived, and the ranges of segments given.
-  void ack(std::uint64_t end, const std::vector<Range>& sack = {}, bool ece = false,
-           std::uint32_t echo = 0) {
+  void ack(std::uint64_t end, const std::vector<Range>& sack = {}, bool ece = false, std::uint32_t echo = 0) {
     Acknowledgement a;
     a.end = end * mss();
     a.window = 1 << 20;
@@ -59,12 +59,8 @@ struct SenderScript {
     for (const Range& r : sack) a.sack[a.sack_count++] = {r.begin * mss(), r.end * mss()};
     sender.on_ack(a, now);
   }
-  double cwnd() const {
-    return static_cast<double>(sender.window().cwnd) / static_cast<double>(mss());
-  }
-  double in_flight() const {
-    return static_cast<double>(sender.board().in_flight()) / static_cast<double>(mss());
-  }
+  double cwnd() const { return static_cast<double>(sender.window().cwnd) / static_cast<double>(mss()); }
+  double in_flight() const { return static_cast<double>(sender.board().in_flight()) / static_cast<double>(mss()); }
   // One round trip that gives the sender an RTT of exactly `rtt`: one segment, alone.
   void measure(Picoseconds rtt) {
     post(1);

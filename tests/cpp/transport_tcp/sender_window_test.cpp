@@ -29,8 +29,7 @@ TEST(Sending, WindowDoesNotGrowWhereItDoesNotLimit) {
 TEST(Sending, SegmentsNeverSpanTwoMessages) {
   SenderScript s;
   WorkRequest w;
-  w.length =
-      static_cast<std::uint32_t>(s.mss());  // with its frame header: one full segment and 32 bytes
+  w.length = static_cast<std::uint32_t>(s.mss());  // with its frame header: one full segment and 32 bytes
   s.sender.post(w, s.now);
   s.sender.post(w, s.now);
   std::vector<std::uint32_t> lengths;
@@ -140,8 +139,7 @@ TEST(Pacing, SegmentsLeaveInBurstsOfTheirShareOfAMillisecond) {
   const Picoseconds before = s.now;
   EXPECT_EQ(s.pump({}).size(), 2u);
   ASSERT_EQ(s.sender.ready(s.now), Sender::Ready::paced);
-  EXPECT_NEAR((s.sender.paced_until() - before).seconds(),
-              2 * 8 * static_cast<double>(s.mss()) / rate, 1e-6);
+  EXPECT_NEAR((s.sender.paced_until() - before).seconds(), 2 * 8 * static_cast<double>(s.mss()) / rate, 1e-6);
 }
 
 }  // namespace

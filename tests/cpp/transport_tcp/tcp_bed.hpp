@@ -21,8 +21,7 @@ inline TcpOptionFields options_of(std::span<const std::uint8_t> header) {
 }
 // Stream bytes that a segment carries.
 inline std::uint32_t data_bytes(const Packet& packet) {
-  return packet.wire_length - static_cast<std::uint32_t>(kTcpAt) -
-         tcp_of(packet.header_bytes()).data_offset * 4u;
+  return packet.wire_length - static_cast<std::uint32_t>(kTcpAt) - tcp_of(packet.header_bytes()).data_offset * 4u;
 }
 
 inline std::string describe_tcp(std::span<const std::uint8_t> header) {
@@ -30,13 +29,11 @@ inline std::string describe_tcp(std::span<const std::uint8_t> header) {
   const TcpHeader tcp = tcp_of(header);
   const TcpOptionFields o = options_of(header);
   char text[200];
-  int n =
-      std::snprintf(text, sizeof text, "seq %u ack %u%s%s%s%s", tcp.sequence, tcp.acknowledgement,
-                    tcp.has(tcp_flag::kPsh) ? " P" : "", tcp.has(tcp_flag::kRst) ? " R" : "",
-                    tcp.has(tcp_flag::kEce) ? " E" : "", tcp.has(tcp_flag::kCwr) ? " W" : "");
+  int n = std::snprintf(text, sizeof text, "seq %u ack %u%s%s%s%s", tcp.sequence, tcp.acknowledgement,
+                        tcp.has(tcp_flag::kPsh) ? " P" : "", tcp.has(tcp_flag::kRst) ? " R" : "",
+                        tcp.has(tcp_flag::kEce) ? " E" : "", tcp.has(tcp_flag::kCwr) ? " W" : "");
   for (std::size_t i = 0; i < o.sack_count; ++i) {
-    n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), " [%u,%u)",
-                       o.sack[i].begin, o.sack[i].end);
+    n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), " [%u,%u)", o.sack[i].begin, o.sack[i].end);
   }
   return text;
 }
@@ -60,8 +57,7 @@ inline tcp::TcpOptions quick(const std::string& control = "cubic") {
 }
 
 struct TcpBed : WriteBed {
-  explicit TcpBed(BedOptions bed = {}, const tcp::TcpOptions& options = quick(),
-                  std::size_t memory = 1 << 20)
+  explicit TcpBed(BedOptions bed = {}, const tcp::TcpOptions& options = quick(), std::size_t memory = 1 << 20)
       : WriteBed(bed, tcp_factory(options), memory) {
     describe = describe_tcp;
   }

@@ -43,9 +43,7 @@ TEST(TcpPair, WireBytesAreHeadersFrameAndPayload) {
 TEST(TcpPair, TheHandshakeMeasuresTheRoundTripAtBothEnds) {
   TcpBed bed;
   bed.run_until(microseconds(50));
-  const auto least = [&](HostId host, QpNumber qp) {
-    return bed.tcp(host).sender(qp).rtt().min();
-  };
+  const auto least = [&](HostId host, QpNumber qp) { return bed.tcp(host).sender(qp).rtt().min(); };
   EXPECT_EQ(bed.nic(0).counter("handshakes_sent"), 2u);
   EXPECT_EQ(bed.nic(1).counter("handshakes_sent"), 1u);
   EXPECT_EQ(least(0, kQpA), least(1, kQpB));
@@ -142,18 +140,14 @@ TEST(TcpPair, ARefusedWriteResetsTheConnectionWithItsReason) {
   TcpBed bed;
   const auto good = bed.write(0, 3'000, 1);
   ASSERT_TRUE(bed.run_until_idle(seconds(1))) << bed;
-  const auto bad =
-      bed.post_write(0, kQpA, std::span(bed.source).first(5'000), kBase + (1 << 20) - 100, kKey, 2);
+  const auto bad = bed.post_write(0, kQpA, std::span(bed.source).first(5'000), kBase + (1 << 20) - 100, kKey, 2);
   const auto behind = bed.write(0, 10, 3);
   ASSERT_TRUE(bed.run_until_idle(seconds(1))) << bed;
   ASSERT_EQ(bed.nic(0).completions.size(), 3u) << bed;
   const auto& done = bed.nic(0).completions;
-  EXPECT_EQ(std::pair(done[0].completion.id, done[0].completion.status),
-            std::pair(good, Status::ok));
-  EXPECT_EQ(std::pair(done[1].completion.id, done[1].completion.status),
-            std::pair(bad, Status::remote_access_error));
-  EXPECT_EQ(std::pair(done[2].completion.id, done[2].completion.status),
-            std::pair(behind, Status::flushed));
+  EXPECT_EQ(std::pair(done[0].completion.id, done[0].completion.status), std::pair(good, Status::ok));
+  EXPECT_EQ(std::pair(done[1].completion.id, done[1].completion.status), std::pair(bad, Status::remote_access_error));
+  EXPECT_EQ(std::pair(done[2].completion.id, done[2].completion.status), std::pair(behind, Status::flushed));
   EXPECT_EQ(bed.nic(1).arrivals.size(), 1u);
   EXPECT_EQ(bed.nic(1).counter("access_errors"), 1u);
   bed.write(0, 10);
@@ -175,8 +169,7 @@ TEST(TcpPair, AResetWithAnyOtherNumberIsChallenged) {
   bed.write(0, 3'000);
   ASSERT_TRUE(bed.run_until_idle(seconds(1))) << bed;
   ASSERT_TRUE(last);
-  last->header[kTcpAt + 13] |=
-      tcp_flag::kRst;  // a forged reset inside the window, off by a segment
+  last->header[kTcpAt + 13] |= tcp_flag::kRst;  // a forged reset inside the window, off by a segment
   bed.inject(1, 0, std::move(last));
   bed.run_until(bed.now() + milliseconds(1));
   EXPECT_EQ(bed.nic(1).counter("resets_invalid_dropped"), 1u);
@@ -249,8 +242,7 @@ TEST(TcpPair, WaitsForCarrierWhereNoPortHasIt) {
   for (PlanePort p = 0; p < 4; ++p) bed.set_link(0, p, false);
   EXPECT_EQ(bed.tcp(0).port_of_connection(kQpA), 0xff);
   bed.write(0, 1'000, 2);
-  for (PlanePort p = 0; p < 4; ++p)
-    bed.at(milliseconds(50), [&bed, p] { bed.set_link(0, p, true); });
+  for (PlanePort p = 0; p < 4; ++p) bed.at(milliseconds(50), [&bed, p] { bed.set_link(0, p, true); });
   ASSERT_TRUE(bed.run_until_idle(seconds(1))) << bed;
   EXPECT_EQ(bed.nic(1).arrivals.size(), 1u);
   EXPECT_LT(bed.now(), milliseconds(51));
@@ -298,10 +290,8 @@ TEST(TcpPair, OptionsOutOfRangeAreRefusedByName) {
   };
   EXPECT_EQ(refused([](auto&) {}), "accepted");
   EXPECT_NE(refused([](auto& o) { o.mtu = 1000; }).find("TcpOptions.mtu"), std::string::npos);
-  EXPECT_NE(refused([](auto& o) { o.receive_buffer = 100; }).find("receive_buffer"),
-            std::string::npos);
-  EXPECT_NE(refused([](auto& o) { o.congestion_control = "x"; }).find("no control x"),
-            std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.receive_buffer = 100; }).find("receive_buffer"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.congestion_control = "x"; }).find("no control x"), std::string::npos);
   EXPECT_NE(refused([](auto& o) { o.rto_initial = {}; }).find("rto_initial"), std::string::npos);
 }
 

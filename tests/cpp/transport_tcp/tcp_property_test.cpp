@@ -26,8 +26,7 @@ tcp::TcpOptions storm_options(RandomStream& random) {
 }
 
 struct Tally : StormTally {
-  std::uint64_t timeouts = 0, recoveries = 0, probes = 0, retransmitted = 0, duplicates = 0,
-                kept = 0, undone = 0;
+  std::uint64_t timeouts = 0, recoveries = 0, probes = 0, retransmitted = 0, duplicates = 0, kept = 0, undone = 0;
 };
 
 void run_seed(std::uint64_t seed, Tally& tally) {

@@ -35,8 +35,29 @@ def requests():
     while True:
         if posted - words[(RINGS + 64) // 8] > mask:
             continue
-        REQUEST.pack_into(memory, 4 * PAGE + (posted & mask) * REQUEST.size, posted, 0, 0, 0, 0, 0,
-                          0, 65536, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0)
+        REQUEST.pack_into(
+            memory,
+            4 * PAGE + (posted & mask) * REQUEST.size,
+            posted,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            65536,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0.0,
+            0,
+            0,
+            0,
+            0,
+        )
         posted += 1
         words[RINGS // 8] = posted
 

@@ -12,8 +12,13 @@ dice = random.Random(seed)
 
 
 def ipv6(destination: bytes, body: bytes) -> bytes:
-    ports = struct.pack(">HHHH", dice.getrandbits(16), dice.choice((4791, 4793, 53)), len(body) + 8,
-                        dice.getrandbits(16))
+    ports = struct.pack(
+        ">HHHH",
+        dice.getrandbits(16),
+        dice.choice((4791, 4793, 53)),
+        len(body) + 8,
+        dice.getrandbits(16),
+    )
     body = ports + body
     header = struct.pack(">IHBB", 6 << 28 | dice.getrandbits(20), len(body), 17, 64)
     source = bytes([0xFD, 0, *([0] * 13), dice.randrange(2)])

@@ -15,9 +15,16 @@ ddp = DistributedDataParallel(model, bucket_cap_mb=0.02)
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
 data = torch.Generator().manual_seed(rank)
 for step in range(int(sys.argv[1])):
-    of_all = [torch.randint(-2**28, 2**28, (5000,), dtype=torch.int32,
-                            generator=torch.Generator().manual_seed(100 * step + each))
-              for each in range(world)]
+    of_all = [
+        torch.randint(
+            -(2**28),
+            2**28,
+            (5000,),
+            dtype=torch.int32,
+            generator=torch.Generator().manual_seed(100 * step + each),
+        )
+        for each in range(world)
+    ]
     own = of_all[rank].clone()
     dist.all_reduce(own)
     if not torch.equal(own, torch.stack(of_all).sum(0, dtype=torch.int32)):

@@ -14,8 +14,9 @@ rank, world = dist.get_rank(), dist.get_world_size()
 if sys.argv[1:2] == ["--dies"] and rank == int(sys.argv[2]):
     sys.exit(3)
 torch.manual_seed(1)
-model = DistributedDataParallel(torch.nn.Sequential(
-    torch.nn.Linear(32, 100), torch.nn.ReLU(), torch.nn.Linear(100, 10)))
+model = DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(32, 100), torch.nn.ReLU(), torch.nn.Linear(100, 10))
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 data = torch.Generator().manual_seed(rank)
 for _ in range(4):
@@ -41,6 +42,8 @@ found += gathered
 dist.barrier()
 
 digest = hashlib.sha256(b"".join(each.numpy().tobytes() for each in found)).hexdigest()
-print(f"DIGEST {digest} rank {rank} local {os.environ['LOCAL_RANK']} of "
-      f"{os.environ['LOCAL_WORLD_SIZE']} on {os.environ['LOOMNET_HOST']}")
+print(
+    f"DIGEST {digest} rank {rank} local {os.environ['LOCAL_RANK']} of "
+    f"{os.environ['LOCAL_WORLD_SIZE']} on {os.environ['LOOMNET_HOST']}"
+)
 dist.destroy_process_group()

@@ -12,15 +12,30 @@ import loomnet.torch
 
 rank = int(os.environ["RANK"])
 assert dist.is_torchelastic_launched()
-found = [os.environ[name] for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-                                       "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE")]
-assert found == [["0", "0", "2", "2", "3"], ["0", "1", "2", "2", "3"],
-                 ["1", "0", "1", "2", "3"]][rank], found
+found = [
+    os.environ[name]
+    for name in (
+        "GROUP_RANK",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+    )
+]
+assert (
+    found == [["0", "0", "2", "2", "3"], ["0", "1", "2", "2", "3"], ["1", "0", "1", "2", "3"]][rank]
+), found
 
 # Errors of cuda name the option that gives it.
-for ask in (lambda: torch.cuda.set_device(0), lambda: torch.zeros(1, device="cuda"),
-            lambda: torch.ones(1).cuda(), lambda: torch.nn.Linear(1, 1).to("cuda"),
-            torch.cuda.current_device, torch.cuda.Stream, torch.cuda.Event):
+for ask in (
+    lambda: torch.cuda.set_device(0),
+    lambda: torch.zeros(1, device="cuda"),
+    lambda: torch.ones(1).cuda(),
+    lambda: torch.nn.Linear(1, 1).to("cuda"),
+    torch.cuda.current_device,
+    torch.cuda.Stream,
+    torch.cuda.Event,
+):
     try:
         ask()
     except (AssertionError, AttributeError, RuntimeError) as error:
@@ -41,7 +56,10 @@ for clock in (time.time, time.time_ns, time.perf_counter, time.perf_counter_ns):
 print("WALL", perf_counter() - began, "EMULATED", loomnet.torch.now() - emulated)
 named = [dist.new_group(backend=name) for name in ("gloo", "nccl", "cpu:gloo,cuda:nccl")]
 assert [dist.get_backend_config(group) for group in named] == [
-    "cpu:gloo,cuda:gloo", "cuda:nccl", "cpu:gloo,cuda:nccl"]
+    "cpu:gloo,cuda:gloo",
+    "cuda:nccl",
+    "cpu:gloo,cuda:nccl",
+]
 for group in named:
     dist.all_reduce(total, group=group)
 assert total.item() == 81

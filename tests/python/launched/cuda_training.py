@@ -112,12 +112,16 @@ for module in (torch.cuda, torch.accelerator):
             assert "missing" in str(error) or "argument" in str(error), (name, error)
         except RuntimeError as error:
             assert f"loomnet: {module.__name__}.{name} needs a real CUDA" in str(error), (
-                name, error)
+                name,
+                error,
+            )
 
 # What cannot be is refused by name.
-for ask, name in ((torch.cuda.CUDAGraph, "CUDAGraph"),
-                  (lambda: torch.cuda.set_device(1), "invalid device ordinal 1"),
-                  (torch.cuda._lazy_init, "reaches CUDA inside PyTorch")):
+for ask, name in (
+    (torch.cuda.CUDAGraph, "CUDAGraph"),
+    (lambda: torch.cuda.set_device(1), "invalid device ordinal 1"),
+    (torch.cuda._lazy_init, "reaches CUDA inside PyTorch"),
+):
     try:
         ask()
     except RuntimeError as error:

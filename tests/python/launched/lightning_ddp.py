@@ -26,12 +26,26 @@ torch.manual_seed(1)
 inputs = torch.randn(64, 4)
 data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
 model = Line()
-trainer = lightning.Trainer(accelerator="cpu", devices=int(os.environ["LOCAL_WORLD_SIZE"]),
-                            num_nodes=int(os.environ["GROUP_WORLD_SIZE"]), strategy="ddp",
-                            max_epochs=2, logger=False, enable_checkpointing=False,
-                            enable_progress_bar=False)
+trainer = lightning.Trainer(
+    accelerator="cpu",
+    devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+    num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
+    strategy="ddp",
+    max_epochs=2,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+)
 assert TorchElasticEnvironment.detect()
 trainer.fit(model, DataLoader(data, batch_size=8))
 weights = model.line.weight.detach().flatten()
-print("RIGHT", trainer.global_rank, trainer.world_size, trainer.node_rank, trainer.local_rank,
-      trainer.global_step, [round(float(w), 4) for w in weights], flush=True)
+print(
+    "RIGHT",
+    trainer.global_rank,
+    trainer.world_size,
+    trainer.node_rank,
+    trainer.local_rank,
+    trainer.global_step,
+    [round(float(w), 4) for w in weights],
+    flush=True,
+)

@@ -14,11 +14,15 @@ world = dist.get_world_size()
 parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
 tensor_parallel.model_parallel_cuda_manual_seed(7)
 config = ModelParallelConfig(tensor_model_parallel_size=2)
-options = {"config": config, "bias": False,
-           "init_method": lambda weight: torch.nn.init.normal_(weight, 0, 0.1)}
+options = {
+    "config": config,
+    "bias": False,
+    "init_method": lambda weight: torch.nn.init.normal_(weight, 0, 0.1),
+}
 column = tensor_parallel.ColumnParallelLinear(8, 16, gather_output=False, **options)
-row = tensor_parallel.RowParallelLinear(16, 4, input_is_parallel=True, skip_bias_add=True,
-                                        **options)
+row = tensor_parallel.RowParallelLinear(
+    16, 4, input_is_parallel=True, skip_bias_add=True, **options
+)
 torch.manual_seed(3)
 inputs = torch.randn(5, 2, 8, device="cuda")
 outputs, _ = row(column(inputs)[0])
@@ -36,5 +40,12 @@ def whole(shard: torch.Tensor, along: int) -> torch.Tensor:
 expected = inputs @ whole(column.weight, 0).T @ whole(row.weight, 1).T
 assert torch.allclose(outputs, expected, atol=1e-5), (outputs - expected).abs().max()
 assert column.weight.grad is not None and row.weight.grad is not None
-print("RIGHT", dist.get_rank(), world, parallel_state.get_tensor_model_parallel_rank(),
-      parallel_state.get_data_parallel_world_size(), dist.get_backend(), flush=True)
+print(
+    "RIGHT",
+    dist.get_rank(),
+    world,
+    parallel_state.get_tensor_model_parallel_rank(),
+    parallel_state.get_data_parallel_world_size(),
+    dist.get_backend(),
+    flush=True,
+)

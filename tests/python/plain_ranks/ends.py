@@ -33,8 +33,10 @@ def end():
         job.start_send((job.rank + 1) % job.world)
         sys.exit(0)
     else:
-        os.kill(os.getpid(), {"segv": signal.SIGSEGV, "kill": signal.SIGKILL,
-                              "term": signal.SIGTERM}[way])
+        os.kill(
+            os.getpid(),
+            {"segv": signal.SIGSEGV, "kill": signal.SIGKILL, "term": signal.SIGTERM}[way],
+        )
 
 
 def perhaps(moment):

@@ -36,6 +36,7 @@ def blocking_writes(memory):
 
 def stolen_reads(memory):
     """A read of any inherited event descriptor blocks, and this rank reads it before the engine."""
+
     def steal(fd):
         while True:
             os.read(fd, 8)
@@ -66,10 +67,15 @@ ACTS = {
     "stolen_reads": stolen_reads,
     "state": state,
     "far_step": lambda memory: memory.flood("step", 1 << 40),
-    **{kind: lambda memory, kind=kind: memory.flood(kind)
-       for kind in ("step", "hash", "optimizer", "work_begin", "work_end", "failure", "meet")},
-    **{f"{ring}_{word}": lambda memory, ring=ring, word=word: index(memory, ring, word)
-       for ring in RING_NAMES for word in ("produced", "consumed")},
+    **{
+        kind: lambda memory, kind=kind: memory.flood(kind)
+        for kind in ("step", "hash", "optimizer", "work_begin", "work_end", "failure", "meet")
+    },
+    **{
+        f"{ring}_{word}": lambda memory, ring=ring, word=word: index(memory, ring, word)
+        for ring in RING_NAMES
+        for word in ("produced", "consumed")
+    },
 }
 ENDING = ("blocking_writes", "stolen_reads")  # nothing to cut off: the run ends with this rank
 

@@ -33,8 +33,20 @@ class Nic:
         data = array.array("f", [1.0]) * count
         self._kept.append(data)
         address = [data.buffer_info()[0]]
-        operation = (_core.COLLECTIVES[collective], _core.DATA_TYPES["float32"],
-                     _core.REDUCE_OPS["sum"], count, address, address, [], [], 0, peer, 0, 1.0)
+        operation = (
+            _core.COLLECTIVES[collective],
+            _core.DATA_TYPES["float32"],
+            _core.REDUCE_OPS["sum"],
+            count,
+            address,
+            address,
+            [],
+            [],
+            0,
+            peer,
+            0,
+            1.0,
+        )
         return self.session.start(0, [operation], int(seconds * 1e9))
 
     def run(self, collective, count=1000, peer=0, seconds=0):
@@ -71,8 +83,16 @@ class Memory:
         at, count = self.ring("marks", "produced"), self.counts[3]
         number = {**_core.MARK_KINDS, "meet": 7}[kind]
         for entry in range(count):
-            MARK.pack_into(self.map, self.entries["marks"] + entry * MARK.size, number, 0, 0,
-                           value or entry, 0, 0)
+            MARK.pack_into(
+                self.map,
+                self.entries["marks"] + entry * MARK.size,
+                number,
+                0,
+                0,
+                value or entry,
+                0,
+                0,
+            )
         while True:
             self.words[at] = self.words[at + 8] + count
             os.write(descriptor("EVENT"), (1).to_bytes(8, "little"))

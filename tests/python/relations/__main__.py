@@ -32,8 +32,10 @@ def many(names: list[str], of_seed: str, count: int, processes: int) -> int:
     print(f"seed {of_seed}", flush=True)
     search(names, of_seed, count, processes, told)
     for tally in tallies.values():
-        print(f"{tally.name:26} {tally.tried:5} worlds, {len(tally.broken)} broken, "
-              f"{tally.kinds['excepted']} excepted, {tally.kinds['unfit']} unfit")
+        print(
+            f"{tally.name:26} {tally.tried:5} worlds, {len(tally.broken)} broken, "
+            f"{tally.kinds['excepted']} excepted, {tally.kinds['unfit']} unfit"
+        )
         for reason, times in tally.reasons.most_common(8):
             print(f"    {times:4} {reason}")
     return any(tally.broken for tally in tallies.values())

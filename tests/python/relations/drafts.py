@@ -52,13 +52,19 @@ class Draft:
         found = owner
         for part in self.name.split("."):
             found = getattr(found, part)
-        return found(*self.given, **{
-            name: value.write(folder) if isinstance(value, Written) and folder else value
-            for name, value in self.values.items()})
+        return found(
+            *self.given,
+            **{
+                name: value.write(folder) if isinstance(value, Written) and folder else value
+                for name, value in self.values.items()
+            },
+        )
 
     def __str__(self) -> str:
-        shown = [*map(_shown, self.given),
-                 *(f"{name}={_shown(value)}" for name, value in self.values.items())]
+        shown = [
+            *map(_shown, self.given),
+            *(f"{name}={_shown(value)}" for name, value in self.values.items()),
+        ]
         return f"{self.name}({', '.join(shown)})"
 
 
@@ -79,8 +85,9 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """The value with `change` applied to each leaf: quantities, texts and numbers inside drafts,
     lists and tables."""
     if isinstance(value, Draft):
-        return replace(value, given=mapped(value.given, change),
-                       values=mapped(value.values, change))
+        return replace(
+            value, given=mapped(value.given, change), values=mapped(value.values, change)
+        )
     if isinstance(value, Mapping):
         return {name: mapped(each, change) for name, each in value.items()}
     if isinstance(value, (tuple, list)):
@@ -88,19 +95,30 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def scaled(value: Any, *, time: Fraction | int = 1, rate: Fraction | int = 1,
-           size: Fraction | int = 1) -> Any:
+def scaled(
+    value: Any, *, time: Fraction | int = 1, rate: Fraction | int = 1, size: Fraction | int = 1
+) -> Any:
     """With every quantity inside multiplied by the factor of its kind."""
+
     def change(leaf: Any) -> Any:
         for kind, factor in ((ln.Time, time), (ln.Rate, rate), (ln.Size, size)):
             if isinstance(leaf, kind):
                 return kind.of(int(leaf.count * factor))
         if isinstance(leaf, Ecn):
-            return Ecn(*(None if each is None else scaled(each, size=size)
-                         for each in (leaf.low, leaf.high)), share=leaf.share)
+            return Ecn(
+                *(
+                    None if each is None else scaled(each, size=size)
+                    for each in (leaf.low, leaf.high)
+                ),
+                share=leaf.share,
+            )
         if isinstance(leaf, Pfc):
-            return Pfc(*(None if each is None else scaled(each, size=size)
-                         for each in (leaf.xoff, leaf.xon)))
+            return Pfc(
+                *(
+                    None if each is None else scaled(each, size=size)
+                    for each in (leaf.xoff, leaf.xon)
+                )
+            )
         return leaf
 
     return mapped(value, change)
@@ -119,8 +137,11 @@ def _rounded(value: float) -> int:
 
 def a_rate(draw: Draw, least: float = 1e8, most: float = 8e11) -> ln.Rate:
     usual = [each for each in (10e9, 25e9, 100e9, 400e9) if least <= each <= most]
-    return ln.Rate.of(int(draw.choice(usual)) if usual and draw.random() < 0.5
-                      else _rounded(log_uniform(draw, least, most)))
+    return ln.Rate.of(
+        int(draw.choice(usual))
+        if usual and draw.random() < 0.5
+        else _rounded(log_uniform(draw, least, most))
+    )
 
 
 def a_time(draw: Draw, least: float, most: float) -> ln.Time:

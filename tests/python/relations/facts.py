@@ -20,8 +20,9 @@ def facts(outcome: Outcome, job_names: dict[str, str] | None = None) -> dict[Pat
     found: dict[Path, Any] = {}
     for part in outcome.parts:
         name = part.job_name or "job"
-        found |= {((job_names or {}).get(name, name), *path): value
-                  for path, value in _of_job(part)}
+        found |= {
+            ((job_names or {}).get(name, name), *path): value for path, value in _of_job(part)
+        }
     for thing, counters in outcome.result.data.totals.items():
         found |= {("total", thing, counter): value for counter, value in counters.items()}
     return found
@@ -40,24 +41,36 @@ def _of_job(part: Result) -> Iterator[tuple[Path, Any]]:
     yield ("end_ps",), data.end_ps
     yield ("wrong",), data.wrong
     # Where other jobs go on, faults begin after this one's end.
-    yield ("windows",), tuple(sorted(
-        (each.phase, each.start_ps, -1 if each.end_ps is None else each.end_ps)
-        for each in data.windows if each.start_ps <= data.end_ps))
+    yield (
+        ("windows",),
+        tuple(
+            sorted(
+                (each.phase, each.start_ps, -1 if each.end_ps is None else each.end_ps)
+                for each in data.windows
+                if each.start_ps <= data.end_ps
+            )
+        ),
+    )
     yield ("iterations",), tuple((each.start_ps, each.end_ps) for each in data.iterations)
-    yield ("flows",), tuple(
-        (names[flow.source], names[flow.destination], *flow[2:]) for flow in data.flows)
+    yield (
+        ("flows",),
+        tuple((names[flow.source], names[flow.destination], *flow[2:]) for flow in data.flows),
+    )
     for row in part.rows:
         yield ("figure", row.within_job), row.value
     for host, series in data.hosts.items():
         yield ("host", names[host], "work"), tuple(sorted(map(tuple, series.work)))
         yield ("host", names[host], "busy"), tuple(map(tuple, series.busy))
-        yield ("host", names[host], "silences"), tuple(
-            tuple(map(int, each)) for each in series.silences)
+        yield (
+            ("host", names[host], "silences"),
+            tuple(tuple(map(int, each)) for each in series.silences),
+        )
         yield ("host", names[host], "payload"), tuple(map(int, series.payload))
 
 
-def differences(one: dict[Path, Any], other: dict[Path, Any],
-                but: Callable[[Path], bool] = lambda path: False) -> list[str]:
+def differences(
+    one: dict[Path, Any], other: dict[Path, Any], but: Callable[[Path], bool] = lambda path: False
+) -> list[str]:
     """A line for each fact that differs, except those of which `but` is true."""
     found = []
     for path in dict.fromkeys((*one, *other)):
@@ -73,15 +86,17 @@ def _as_good(path: Path, a: Any, b: Any) -> bool:
     if not (isinstance(a, float) and isinstance(b, float)):
         return False
     return (math.isnan(a) and math.isnan(b)) or (
-        path[-1].endswith("expected_capacity") and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
+        path[-1].endswith("expected_capacity") and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    )
 
 
 def _difference(a: Any, b: Any) -> str:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         unlike = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
         i = unlike[0]
-        return (f"{len(unlike)} of {len(a)} entries, the first: [{i}] "
-                f"{_short(a[i])} <> {_short(b[i])}")
+        return (
+            f"{len(unlike)} of {len(a)} entries, the first: [{i}] {_short(a[i])} <> {_short(b[i])}"
+        )
     return f"{_short(a)} <> {_short(b)}"
 
 
@@ -107,5 +122,9 @@ def not_above(what: str, value: float, most: float, rel: float) -> list[str]:
 def shown(lines: Iterable[str]) -> str:
     listed = list(lines)
     more = len(listed) - MOST_SHOWN
-    return "\n".join([*(f"    {line}" for line in listed[:MOST_SHOWN]),
-                      *([f"    and {more} more"] if more > 0 else [])])
+    return "\n".join(
+        [
+            *(f"    {line}" for line in listed[:MOST_SHOWN]),
+            *([f"    and {more} more"] if more > 0 else []),
+        ]
+    )

@@ -12,8 +12,15 @@ import loomnet as ln
 
 from .drafts import Draft, Draw, Written, a_size, a_time, draft, sometimes
 
-COLLECTIVES = ("AllReduce", "AllToAll", "AllGather", "ReduceScatter", "Broadcast", "Reduce",
-               "SendRecv")
+COLLECTIVES = (
+    "AllReduce",
+    "AllToAll",
+    "AllGather",
+    "ReduceScatter",
+    "Broadcast",
+    "Reduce",
+    "SendRecv",
+)
 RINGS = ("AllReduce", "AllGather", "ReduceScatter")
 FLOWS = ("Permutation", "Incast", "Flows", "Trace", "Matrix")
 ROUNDS = (*COLLECTIVES, "Permutation", "Incast")
@@ -52,9 +59,14 @@ def a_job(draw: Draw, kind: str, transport: str, ranks: int) -> Draft:
     if kind == "Incast":
         common["receiver"] = draw.randrange(ranks)
     if kind in RINGS and not sums and sometimes(draw, 0.4):
-        common |= draw.choice((
-            {"channels": draw.choice((2, 4))}, {"whole_steps": True},
-            {"step_jitter": 0.3}, {"queue_pair": "per-step"}))
+        common |= draw.choice(
+            (
+                {"channels": draw.choice((2, 4))},
+                {"whole_steps": True},
+                {"step_jitter": 0.3},
+                {"queue_pair": "per-step"},
+            )
+        )
         if common.get("queue_pair") and transport != "roce":
             del common["queue_pair"]
     return draft(kind, size, draw.randint(1, 5), **common)
@@ -72,29 +84,53 @@ def rounds_of(job: Draft) -> int:
 def _model(draw: Draw, common: dict[str, Any]) -> Draft:
     buckets = draw.choice((1, 3, tuple(ln.Size.of(4 * draw.randint(1, 9000)) for _ in range(2))))
     size = None if isinstance(buckets, tuple) else ln.Size.of(4 * draw.randint(6, LARGEST // 8))
-    return draft("ModelJob", size=size, compute=a_time(draw, 1e5, 1e9), buckets=buckets,
-                 iterations=draw.randint(1, 4), jitter=draw.choice((0.0, 0.0, 0.2)), **common)
+    return draft(
+        "ModelJob",
+        size=size,
+        compute=a_time(draw, 1e5, 1e9),
+        buckets=buckets,
+        iterations=draw.randint(1, 4),
+        jitter=draw.choice((0.0, 0.0, 0.2)),
+        **common,
+    )
 
 
 def _flows(draw: Draw, common: dict[str, Any]) -> Draft:
     ranks, count = common["ranks"], draw.randint(1, 12)
     sizes = tuple(a_size(draw, 1, LARGEST // 4) for _ in range(draw.randint(1, 3)))
-    arrivals = draw.choice((
-        {}, {"gap": a_time(draw, 1e5, 1e8)}, {"load": round(draw.uniform(0.05, 1.5), 3)},
-        {"starts": tuple(a_time(draw, 1, 1e8) for _ in range(count))}))
+    arrivals = draw.choice(
+        (
+            {},
+            {"gap": a_time(draw, 1e5, 1e8)},
+            {"load": round(draw.uniform(0.05, 1.5), 3)},
+            {"starts": tuple(a_time(draw, 1, 1e8) for _ in range(count))},
+        )
+    )
     pairs = {}
     if sometimes(draw, 0.5):
-        pairs["pairs"] = tuple(tuple(draw.sample(range(ranks), 2))
-                               for _ in range(draw.randint(1, 4)))
+        pairs["pairs"] = tuple(
+            tuple(draw.sample(range(ranks), 2)) for _ in range(draw.randint(1, 4))
+        )
     return draft("Flows", sizes, count=count, **arrivals, **pairs, **common)
 
 
 def experts(draw: Draw, transport: str, servers: int) -> Draft:
     """A mixture of experts that fills so many servers of eight GPUs."""
-    return draft("MoeJob", "mixtral_8x7b", transport=transport, data=1, pipeline=1, expert=8,
-                 tensor=servers, layers=draw.randint(1, 2), micro_batches=draw.randint(1, 2),
-                 iterations=draw.randint(1, 3), exchange=a_size(draw, 1_000, 60_000),
-                 compute=a_time(draw, 1e6, 1e8), matrix=draw.choice(("drift", "fixed")))
+    return draft(
+        "MoeJob",
+        "mixtral_8x7b",
+        transport=transport,
+        data=1,
+        pipeline=1,
+        expert=8,
+        tensor=servers,
+        layers=draw.randint(1, 2),
+        micro_batches=draw.randint(1, 2),
+        iterations=draw.randint(1, 3),
+        exchange=a_size(draw, 1_000, 60_000),
+        compute=a_time(draw, 1e6, 1e8),
+        matrix=draw.choice(("drift", "fixed")),
+    )
 
 
 _SCRIPT = """
@@ -120,11 +156,18 @@ for step in range(steps):
 
 
 def _torch(draw: Draw, common: dict[str, Any]) -> Draft:
-    args = (draw.choice(("ddp", "reduce", "gather")), str(draw.randint(2, 5)),
-            str(draw.randint(4, 3000)))
-    return draft("TorchJob", args=args, compute=a_time(draw, 1e6, 1e9),
-                 script=Written({"train.py": _SCRIPT.encode()}, "train.py"),
-                 **{**common, "ranks": min(common["ranks"], 3)})
+    args = (
+        draw.choice(("ddp", "reduce", "gather")),
+        str(draw.randint(2, 5)),
+        str(draw.randint(4, 3000)),
+    )
+    return draft(
+        "TorchJob",
+        args=args,
+        compute=a_time(draw, 1e6, 1e9),
+        script=Written({"train.py": _SCRIPT.encode()}, "train.py"),
+        **{**common, "ranks": min(common["ranks"], 3)},
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -132,8 +175,14 @@ def _trace(draw: Draw, ranks: int) -> Written:
     rows = []
     for _ in range(draw.randint(1, 12)):
         source, destination = draw.sample(range(ranks), 2)
-        rows.append({"at": str(a_time(draw, 1, 1e8)), "source": source,
-                     "destination": destination, "size": str(a_size(draw, 1, LARGEST // 4))})
+        rows.append(
+            {
+                "at": str(a_time(draw, 1, 1e8)),
+                "source": source,
+                "destination": destination,
+                "size": str(a_size(draw, 1, LARGEST // 4)),
+            }
+        )
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
     return Written({"flows.jsonl": text.encode()}, "flows.jsonl")
 
@@ -145,8 +194,7 @@ def _matrix(draw: Draw, ranks: int) -> Written:
         source, destination = draw.sample(range(ranks), 2)
         size = a_size(draw, 1, LARGEST // 4).count
         waits = triggers and sometimes(draw, 0.4)
-        when = f"trigger {draw.randint(1, triggers)}" if waits else \
-            f"start {draw.randrange(10**8)}"
+        when = f"trigger {draw.randint(1, triggers)}" if waits else f"start {draw.randrange(10**8)}"
         line = f"{source}->{destination} id {number + 1} {when} size {size}"
         if not waits and sometimes(draw, 0.4):
             triggers += 1
@@ -161,22 +209,32 @@ def _matrix(draw: Draw, ranks: int) -> Written:
 
 def _chakra(draw: Draw, ranks: int) -> Written:
     """Each rank computes, then takes part in a collective, some times over."""
-    plan = [(draw.randrange(0, 400),
-             draw.choice((chakra.ALL_REDUCE, chakra.ALL_GATHER, chakra.ALL_TO_ALL,
-                          chakra.BARRIER)), draw.randint(1, LARGEST // 4))
-            for _ in range(draw.randint(1, 4))]
+    plan = [
+        (
+            draw.randrange(0, 400),
+            draw.choice((chakra.ALL_REDUCE, chakra.ALL_GATHER, chakra.ALL_TO_ALL, chakra.BARRIER)),
+            draw.randint(1, LARGEST // 4),
+        )
+        for _ in range(draw.randint(1, 4))
+    ]
     files = {}
     for rank in range(ranks):
         nodes: list[Any] = []
         for i, (us, kind, size) in enumerate(plan):
             before = [2 * i] if i else []
             nodes.append(chakra.node(2 * i + 1, chakra.COMPUTE, after=before, us=us + rank))
-            nodes.append(chakra.node(2 * i + 2, chakra.COLLECTIVE, after=[2 * i + 1],
-                                     comm_type=kind, comm_size=size))
+            nodes.append(
+                chakra.node(
+                    2 * i + 2, chakra.COLLECTIVE, after=[2 * i + 1], comm_type=kind, comm_size=size
+                )
+            )
         files[f"trace.{rank}.et"] = chakra.encode(nodes)
     return Written(files)
 
 
 _FILES: dict[str, Callable[[Draw, int], Written]] = {
-    "Trace": _trace, "Matrix": _matrix, "Chakra": _chakra}
+    "Trace": _trace,
+    "Matrix": _matrix,
+    "Chakra": _chakra,
+}
 _MADE_BY = {"Matrix": "Flows.from_htsim", "Chakra": "Trace"}

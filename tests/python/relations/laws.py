@@ -79,9 +79,12 @@ def switches_make_no_packets(trial: Trial) -> Found:
             came[half.target] += row.get("packets", 0)
             # Offered to the link: what it delivered once, and what it lost itself.
             left[half.source] += row.get("packets", 0) - row.get("duplicated", 0)
-    return [f"{switch.name}: {came[switch.number]} in, {left[switch.number]} out"
-            for switch in plan.switches if left[switch.number] > came[switch.number]
-            + totals.get(f"switch {switch.name}", {}).get("pfc_frames", 0)]
+    return [
+        f"{switch.name}: {came[switch.number]} in, {left[switch.number]} out"
+        for switch in plan.switches
+        if left[switch.number]
+        > came[switch.number] + totals.get(f"switch {switch.name}", {}).get("pfc_frames", 0)
+    ]
 
 
 @relation(ANY)
@@ -96,8 +99,9 @@ def times_in_order(trial: Trial) -> Found:
                 lines.append(f"round {each.number}: {each.start_ps} to {each.end_ps} after {at}")
             at = each.end_ps
         for flow in data.flows:
-            known = [each for each in (flow.start_ps, flow.arrived_ps, flow.end_ps)
-                     if each is not None]
+            known = [
+                each for each in (flow.start_ps, flow.arrived_ps, flow.end_ps) if each is not None
+            ]
             if known != sorted(known) or flow.start_ps < 0:
                 lines.append(f"flow {flow}")
         if data.end_ps < took:
@@ -114,17 +118,25 @@ def completion_is_the_last_end(trial: Trial) -> Found:
     """A job of flows is complete when the last of them has ended, to the picosecond."""
     outcome = trial.finished()
     [took] = outcome.took()
-    return [] if outcome.parts[0].data.end_ps == took else [
-        f"end {outcome.parts[0].data.end_ps}, the last flow's end {took}"]
+    return (
+        []
+        if outcome.parts[0].data.end_ps == took
+        else [f"end {outcome.parts[0].data.end_ps}, the last flow's end {took}"]
+    )
 
 
 @relation(ANY, kinds=("Broadcast",), more=0)
 def a_broadcast_ends_with_its_last_round(trial: Trial) -> Found:
     """A round of a broadcast is over when all ranks have it, not when its root has sent it."""
     [part] = trial.finished().parts
-    return [] if part.data.iterations[-1].end_ps == part.data.end_ps else [
-        f"the last round ends at {part.data.iterations[-1].end_ps}, "
-        f"the job at {part.data.end_ps}"]
+    return (
+        []
+        if part.data.iterations[-1].end_ps == part.data.end_ps
+        else [
+            f"the last round ends at {part.data.iterations[-1].end_ps}, "
+            f"the job at {part.data.end_ps}"
+        ]
+    )
 
 
 @relation(ANY, kinds=("Flows", "Permutation", "Incast", "Trace", "Matrix"), more=1)
@@ -152,16 +164,33 @@ def short_flows_have_their_ideals(trial: Trial) -> Found:
     hosts = len(made.hosts)
     ranks = [trial.draw.sample(range(hosts), 2) for _ in range(8)]
     ends = ((1, 8), (200, 5_000), (5_000, 50_000))
-    short = Draft("Flows", ([a_size(trial.draw, *each) for each in ends],), {
-        "pairs": tuple(map(tuple, ranks)), "ranks": hosts, "count": 24, "gap": ln.Time("200 us"),
-        "transport": job.get("transport")})
-    unlike = [draft("override", trial.draw.choice(made.half_names()), rate=a_rate(trial.draw),
-                    delay=a_time(trial.draw, 1e3, 1e7)) for _ in range(3)]
+    short = Draft(
+        "Flows",
+        ([a_size(trial.draw, *each) for each in ends],),
+        {
+            "pairs": tuple(map(tuple, ranks)),
+            "ranks": hosts,
+            "count": 24,
+            "gap": ln.Time("200 us"),
+            "transport": job.get("transport"),
+        },
+    )
+    unlike = [
+        draft(
+            "override",
+            trial.draw.choice(made.half_names()),
+            rate=a_rate(trial.draw),
+            delay=a_time(trial.draw, 1e3, 1e7),
+        )
+        for _ in range(3)
+    ]
     world = trial.world.but(jobs=(short,), fabric=(*trial.world.fabric, *unlike))
     [part] = trial.run(world).parts
-    return [f"{flow}: {flow.ideal_ps - flow.completion_ps} ps less than its ideal"
-            for flow in part.flow_records
-            if flow.completion_ps is not None and flow.completion_ps < flow.ideal_ps]
+    return [
+        f"{flow}: {flow.ideal_ps - flow.completion_ps} ps less than its ideal"
+        for flow in part.flow_records
+        if flow.completion_ps is not None and flow.completion_ps < flow.ideal_ps
+    ]
 
 
 @relation(Wants(kinds=jobs.FLOWS, more=0, faults=()), settings=False, simple=True)
@@ -179,8 +208,9 @@ def lone_flow_has_its_ideal(trial: Trial) -> Found:
     size = max(int(rate * rtt / 8e12) * 40, 400_000)
     if size > 6_000_000:
         raise Unfit("it would be long")
-    lone = Draft("Flows", (ln.Size.of(size),), {"pairs": ((0, 1),), "ranks": 2,
-                                                "transport": transport})
+    lone = Draft(
+        "Flows", (ln.Size.of(size),), {"pairs": ((0, 1),), "ranks": 2, "transport": transport}
+    )
 
     def flow(options: dict[str, Any]) -> FlowRecord:
         outcome = trial.run(trial.world.but(jobs=(lone,), options=options))
@@ -238,8 +268,13 @@ def figures_follow_from_flows_and_rounds(trial: Trial) -> Found:
         if job.measured_as != "collective" or drawn.get("allreduce") == "ina":
             continue
         plan = part.plan
-        most = max(max(sum(plan.links[link].forward.rate_bps for link in host.ports),
-                       host.local_rate_bps or 0) for host in plan.hosts)
+        most = max(
+            max(
+                sum(plan.links[link].forward.rate_bps for link in host.ports),
+                host.local_rate_bps or 0,
+            )
+            for host in plan.hosts
+        )
         for row in part.rows:
             if row.name == "busbw" and row.value is not None and row.value * 8e9 > most:
                 lines.append(f"{row.within_job}: {row.value} GB/s over links of {most} b/s")
@@ -247,8 +282,9 @@ def figures_follow_from_flows_and_rounds(trial: Trial) -> Found:
 
 
 def _wrong_flows(part: Any) -> Found:
-    times = sorted(math.inf if each.completion_ps is None else each.completion_ps
-                   for each in part.flow_records)
+    times = sorted(
+        math.inf if each.completion_ps is None else each.completion_ps for each in part.flow_records
+    )
     if part["flows"] != len(times) or part["unfinished"] != sum(map(math.isinf, times)):
         return [f"{part['flows']} flows, {part['unfinished']} unfinished of {len(times)}"]
     lines = []
@@ -261,8 +297,15 @@ def _wrong_flows(part: Any) -> Found:
     return lines
 
 
-@relation(Wants(kinds=jobs.ALL, more=0, least_faults=1, most_faults=1, faults=("down", "loss",
-                                                                             "degrade", "kill")))
+@relation(
+    Wants(
+        kinds=jobs.ALL,
+        more=0,
+        least_faults=1,
+        most_faults=1,
+        faults=("down", "loss", "degrade", "kill"),
+    )
+)
 def one_fault_more(trial: Trial) -> Found:
     """One more fault leaves no more capacity to a job that is alone."""
     at = {"at": ln.Time("0 s"), "duration": ln.Time("10 s")}
@@ -312,11 +355,18 @@ def payload_by_any_transport(trial: Trial) -> Found:
     """A job moves the same payload bytes to the same hosts over any transport."""
     found = {}
     for transport in jobs.TRANSPORTS:
-        outcome = trial.run(trial.world.with_jobs(
-            lambda job, by=transport: job.change(transport=by, queue_pair=None)))
+        outcome = trial.run(
+            trial.world.with_jobs(
+                lambda job, by=transport: job.change(transport=by, queue_pair=None)
+            )
+        )
         if not outcome.finished:
             raise Unfit("a job did not finish")
-        found[transport] = {host: int(sum(series.payload))
-                            for host, series in outcome.parts[0].data.hosts.items()}
-    return [f"{transport}: {each}, mrc: {found['mrc']}" for transport, each in found.items()
-            if each != found["mrc"]]
+        found[transport] = {
+            host: int(sum(series.payload)) for host, series in outcome.parts[0].data.hosts.items()
+        }
+    return [
+        f"{transport}: {each}, mrc: {found['mrc']}"
+        for transport, each in found.items()
+        if each != found["mrc"]
+    ]

@@ -19,10 +19,13 @@ FAIR = ("fq", "fq_codel")
 BY_CHANCE = ("loss", "duplicate", "reorder")  # faults
 
 
-def but_for_draws(trial: Trial, change: Callable[[fabrics.Calls], fabrics.Calls],
-                  but: Callable[[Path], bool] = lambda path: False,
-                  excuse: Callable[[Outcome, Outcome], str] = lambda one, other: "",
-                  of: Callable[[Outcome], dict[Path, Any]] = facts) -> Found:
+def but_for_draws(
+    trial: Trial,
+    change: Callable[[fabrics.Calls], fabrics.Calls],
+    but: Callable[[Path], bool] = lambda path: False,
+    excuse: Callable[[Outcome, Outcome], str] = lambda one, other: "",
+    of: Callable[[Outcome], dict[Path, Any]] = facts,
+) -> Found:
     """Where a run with a changed fabric differs. If a link drew at random in one of the two, both
     are run again without any draw: if they are alike then, the world is excepted, and if not, it
     shows where. `excuse`: why a run may differ for another reason; "" if it may not. `of`: what is
@@ -49,8 +52,11 @@ def at_the_end(one: Outcome, other: Outcome) -> str:
     most: the engine stops at the event that ends the last job, and events of one time have the
     order of their links."""
     here, there = one.result.data.totals, other.result.data.totals
-    few = all(abs(row.get("packets", 0) - there.get(thing, {}).get("packets", 0)) <= AS_IT_ENDS
-              for thing, row in here.items() if thing.startswith("link "))
+    few = all(
+        abs(row.get("packets", 0) - there.get(thing, {}).get("packets", 0)) <= AS_IT_ENDS
+        for thing, row in here.items()
+        if thing.startswith("link ")
+    )
     unlike = differences(facts(one), facts(other), lambda path: path[0] == "total")
     return "" if unlike or not few else "events of the run's last picosecond go by links' numbers"
 
@@ -81,9 +87,15 @@ def without_draws(world: World) -> World:
     fabric.append(draft("override", "*--*", ecn=ln.Ecn(ln.Size("20 kB")), trim_victim="arriving"))
     if any(call.get("queue") in FAIR for call in fabric):
         fabric.append(draft("override", "*--*", flows=65_536))
-    return world.but(fabric=tuple(fabric), faults=tuple(
-        fault for fault in world.faults if fault.name not in BY_CHANCE
-        and isinstance(fault.get("duration", ln.Time("0 s")), ln.Time)))
+    return world.but(
+        fabric=tuple(fabric),
+        faults=tuple(
+            fault
+            for fault in world.faults
+            if fault.name not in BY_CHANCE
+            and isinstance(fault.get("duration", ln.Time("0 s")), ln.Time)
+        ),
+    )
 
 
 def _symphony(world: World) -> bool:

@@ -14,8 +14,14 @@ from .facts import Path, differences, facts
 from .relation import Found, Trial, Unfit, relation
 from .worlds import Outcome, Wants, World
 
-WANTS = Wants(kinds=jobs.RINGS, transports=("roce", "mrc", "tcp"), more=0, settings=False,
-              fabrics=("star",), faults=())
+WANTS = Wants(
+    kinds=jobs.RINGS,
+    transports=("roce", "mrc", "tcp"),
+    more=0,
+    settings=False,
+    fabrics=("star",),
+    faults=(),
+)
 LEAST = ln.Size("1 MB")
 RULES = ("not_owner", "leaders", "not_random", "not_leader")
 # Rows that mark from their first packets on, so that short runs have marks.
@@ -27,22 +33,37 @@ def _told(trial: Trial, ecn: Any, **program: Any) -> World:
     react to marks and say their steps. With this program and these thresholds."""
     draw = random.Random(f"{trial.world.token} shares")
     hosts = draw.choice((2, 3))
-    fabric = (draft("clos.two_tier", planes=1, leaves=2, spines=draw.choice((1, 2)),
-                    hosts_per_leaf=hosts, rate=a_rate(draw, 5e9, 1e11),
-                    delay=a_time(draw, 1e4, 2e6)),
-              draft("override", "*--*", ecn=ecn), draft("program", "*", "symphony", **program))
+    fabric = (
+        draft(
+            "clos.two_tier",
+            planes=1,
+            leaves=2,
+            spines=draw.choice((1, 2)),
+            hosts_per_leaf=hosts,
+            rate=a_rate(draw, 5e9, 1e11),
+            delay=a_time(draw, 1e4, 2e6),
+        ),
+        draft("override", "*--*", ecn=ecn),
+        draft("program", "*", "symphony", **program),
+    )
     late = draft("degrade", "h0--*", draw.choice((0.1, 0.3)), at=ln.Time("0 s"))
-    return trial.world.with_jobs(lambda job: _whole(job, 2 * hosts)).but(
-        fabric=fabric, faults=(late,)).with_options(
-            roce={"preset": "B", "identity": "hdr"}, mrc={"identity": "hdr"},
-            tcp={"cc": "dctcp", "ecn": True})
+    return (
+        trial.world.with_jobs(lambda job: _whole(job, 2 * hosts))
+        .but(fabric=fabric, faults=(late,))
+        .with_options(
+            roce={"preset": "B", "identity": "hdr"},
+            mrc={"identity": "hdr"},
+            tcp={"cc": "dctcp", "ecn": True},
+        )
+    )
 
 
 def _whole(job: Draft, ranks: int) -> Draft:
     """A ring with steps of many packets, which a rank sends once the step before has come."""
     size, *rest = job.given
     return Draft(job.name, (max(size, LEAST), *rest), job.values).change(
-        whole_steps=True, ranks=ranks)
+        whole_steps=True, ranks=ranks
+    )
 
 
 def _of_switches(path: Path) -> bool:
@@ -68,11 +89,16 @@ def nothing_marked(trial: Trial) -> Found:
 def nothing_to_take_back(trial: Trial) -> Found:
     """Where no port marks by a rule of its own, every rule for such marks is the same."""
     rule = trial.draw.choice(RULES)
-    one, two = (trial.run(_told(trial, False, **EAGER, base_marks=each))
-                for each in ("all", rule))
+    one, two = (trial.run(_told(trial, False, **EAGER, base_marks=each)) for each in ("all", rule))
     lines = differences(facts(one), facts(two))
-    return [*lines, *(f"{each.counted('unmarked')} marks were taken back" for each in (one, two)
-                      if each.counted("unmarked"))]
+    return [
+        *lines,
+        *(
+            f"{each.counted('unmarked')} marks were taken back"
+            for each in (one, two)
+            if each.counted("unmarked")
+        ),
+    ]
 
 
 @relation(WANTS)
@@ -81,8 +107,10 @@ def marks_add_up(trial: Trial) -> Found:
     mark or an extra one and packets of no ring; a mark that is taken back is none."""
     ecn = ln.Ecn(ln.Size("3 kB"), ln.Size("6 kB"))
     rule = trial.draw.choice(RULES)
-    by_rule, off = (trial.run(_told(trial, ecn, **EAGER, **each))
-                    for each in ({"base_marks": rule}, {"enable": False}))
+    by_rule, off = (
+        trial.run(_told(trial, ecn, **EAGER, **each))
+        for each in ({"base_marks": rule}, {"enable": False})
+    )
     lines = []
     if off.counted("unmarked"):
         lines.append("a program that is off took marks back")
@@ -91,8 +119,11 @@ def marks_add_up(trial: Trial) -> Found:
             own, extra = row.get("base_marks", 0), row.get("extra_marks", 0)
             if own + extra + row.get("unmarked", 0) > row.get("tagged", 0):
                 lines.append(f"{name}: more marks than packets of rings: {row}")
-    marked = sum(row.get("marked", 0) for name, row in by_rule.result.data.totals.items()
-                 if name.startswith("link "))
+    marked = sum(
+        row.get("marked", 0)
+        for name, row in by_rule.result.data.totals.items()
+        if name.startswith("link ")
+    )
     if marked < by_rule.counted("extra_marks"):
         lines.append(f"{marked} marks of ports, of which {by_rule.counted('extra_marks')} extra")
     return lines
@@ -101,13 +132,14 @@ def marks_add_up(trial: Trial) -> Found:
 @relation(WANTS, transports=("roce", "tcp"))
 def said_or_found_out(trial: Trial) -> Found:
     """A switch that finds out where packets say their steps does as one that is told."""
-    if any(job.get("queue_pair") == "per-step" or job.get("channels", 1) > 1
-           for job in trial.world.jobs):
+    if any(
+        job.get("queue_pair") == "per-step" or job.get("channels", 1) > 1
+        for job in trial.world.jobs
+    ):
         raise Unfit("its steps are not read by sequence numbers")
 
     def run(**program: Any) -> Outcome:
-        return trial.run(_told(trial, True, **EAGER, **program).with_options(
-            roce={"preset": "B"}))
+        return trial.run(_told(trial, True, **EAGER, **program).with_options(roce={"preset": "B"}))
 
     [job] = _told(trial, True).jobs
     step = ln.Size.of(max(round(job.given[0].bytes / job.get("ranks")), 1))

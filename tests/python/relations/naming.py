@@ -18,29 +18,40 @@ def _same(trial: Trial, world: World) -> Found:
     return differences(trial.facts, facts(trial.run(world)))
 
 
-
-
 @relation(Wants(kinds=jobs.ALL, globs=False))
 def other_names(trial: Trial) -> Found:
     """Other names of hosts and switches change nothing."""
-    world = trial.world.but(fabric=fabrics.by_hand(trial.world.fabric)) \
-        if trial.world.fabric[0].name != "Fabric" else trial.world
-    made = fabrics.build(world.fabric[:1 + sum(
-        call.name.startswith("add_") for call in world.fabric)])
-    names = {name: f"node.{''.join(reversed(name))}x{i}".replace(".", "_")
-             for i, name in enumerate((*made.hosts, *made.switches))}
+    world = (
+        trial.world.but(fabric=fabrics.by_hand(trial.world.fabric))
+        if trial.world.fabric[0].name != "Fabric"
+        else trial.world
+    )
+    made = fabrics.build(
+        world.fabric[: 1 + sum(call.name.startswith("add_") for call in world.fabric)]
+    )
+    names = {
+        name: f"node.{''.join(reversed(name))}x{i}".replace(".", "_")
+        for i, name in enumerate((*made.hosts, *made.switches))
+    }
     given = {call.given[0]: call for call in world.fabric if call.name == "add_switch"}
     fabric = tuple(
-        call if call.name != "add_switch" else call.change(
-            plane=made.switches[call.given[0]].plane) for call in world.fabric)
+        call if call.name != "add_switch" else call.change(plane=made.switches[call.given[0]].plane)
+        for call in world.fabric
+    )
     assert given
-    other = World(world.token, fabrics.renamed(fabric, names), fabrics.renamed(world.jobs, names),
-                  fabrics.renamed(world.faults, names), fabrics.renamed(world.options, names),
-                  world.seed)
+    other = World(
+        world.token,
+        fabrics.renamed(fabric, names),
+        fabrics.renamed(world.jobs, names),
+        fabrics.renamed(world.faults, names),
+        fabrics.renamed(world.options, names),
+        world.seed,
+    )
     one = facts(trial.run(world))
     two = facts(trial.run(other))
-    return differences({_renamed(path, names): _renamed(value, names)
-                        for path, value in one.items()}, two)
+    return differences(
+        {_renamed(path, names): _renamed(value, names) for path, value in one.items()}, two
+    )
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
@@ -69,8 +80,11 @@ def jobs_renamed(trial: Trial) -> Found:
     several = len(trial.world.jobs) > 1
     other = trial.world.with_jobs(lambda job: job.change(name=f"other_{job.get('name', 'x')}"))
     names = {f"other_{job.get('name')}": job.get("name") for job in trial.world.jobs}
-    return differences(trial.facts, facts(trial.run(other), names if several else None),
-                       lambda path: path[-1] == "ended")
+    return differences(
+        trial.facts,
+        facts(trial.run(other), names if several else None),
+        lambda path: path[-1] == "ended",
+    )
 
 
 @relation(Wants(kinds=jobs.EVERY, more=0))
@@ -112,31 +126,48 @@ def overridden_to_the_same(trial: Trial) -> Found:
     own = []
     for link in made.all_links():
         for name, half in link.halves:
-            own.append(draft("override", name, rate=half.rate, delay=half.delay, trim=half.trim,
-                             ecn=half.ecn, trim_victim=half.trim_victim))
+            own.append(
+                draft(
+                    "override",
+                    name,
+                    rate=half.rate,
+                    delay=half.delay,
+                    trim=half.trim,
+                    ecn=half.ecn,
+                    trim_victim=half.trim_victim,
+                )
+            )
     return _same(trial, trial.world.but(fabric=(*trial.world.fabric, *own)))
 
 
 @relation(Wants(kinds=jobs.EVERY))
 def defaults_spelled_out(trial: Trial) -> Found:
     """Options at their defaults change nothing."""
+
     def spelled(job: Draft) -> Draft:
         return job.change(start=job.get("start", ln.Time("0 s")), alone=False)
 
     world = trial.world.with_jobs(spelled).with_options(
-        **{"reroute_delay": "1 s", **trial.world.options})
+        **{"reroute_delay": "1 s", **trial.world.options}
+    )
     if not any(call.name == "program" for call in world.fabric):
         world = world.but(fabric=(*world.fabric, draft("program", "*", "forward")))
-    return differences(trial.facts, facts(trial.run(world, model="packets", settle="0 s",
-                                                    payload=False, trace=None)))
+    return differences(
+        trial.facts,
+        facts(trial.run(world, model="packets", settle="0 s", payload=False, trace=None)),
+    )
 
 
 @relation(Wants(kinds=jobs.EVERY))
 def never_stalls(trial: Trial) -> Found:
     """A job that finishes does so without a stall_timeout, and with a stop= far behind its end."""
     trial.finished()
-    return _same(trial, trial.world.with_jobs(
-        lambda job: job.change(stall_timeout="100000 s", stop=ln.Time("90000 s"))))
+    return _same(
+        trial,
+        trial.world.with_jobs(
+            lambda job: job.change(stall_timeout="100000 s", stop=ln.Time("90000 s"))
+        ),
+    )
 
 
 def placed(world: World) -> list[list[str]]:
@@ -144,5 +175,3 @@ def placed(world: World) -> list[list[str]]:
     made = fabrics.build(world.fabric)
     built = [job.make(ln) for job in world.jobs]
     return [[made.host_name(host) for host in hosts] for hosts in placements(built, made)]
-
-

@@ -17,8 +17,9 @@ from .relation import Found, Trial, relation
 from .worlds import Outcome, Wants, World
 
 EXPERTS, ALPHA, ROW = 8, 6, 1 << 20
-OF_EXPERTS = Wants(kinds=jobs.EXPERTS, transports=("roce", "tcp"), more=0, faults=(),
-                   settings=False)
+OF_EXPERTS = Wants(
+    kinds=jobs.EXPERTS, transports=("roce", "tcp"), more=0, faults=(), settings=False
+)
 ENDLESS = "1000000 s"
 # What each request gets: its iteration, layer, micro-batch, whether backward, and the circuits.
 Decisions = list[tuple[tuple[int, int, int, bool], tuple[tuple[int, ...], ...]]]
@@ -32,16 +33,18 @@ def _counts(trial: Trial, iterations: int, layers: int) -> np.ndarray:
         if iteration and trial.draw.random() < 0.4:
             found.append(found[-1])
             continue
-        shares = random.dirichlet(np.full(EXPERTS, trial.draw.choice((0.2, 1.0))),
-                                  (layers, EXPERTS))
+        shares = random.dirichlet(
+            np.full(EXPERTS, trial.draw.choice((0.2, 1.0))), (layers, EXPERTS)
+        )
         whole = np.floor(shares * ROW).astype(np.int64)
         whole[..., 0] += ROW - whole.sum(-1)
         found.append(whole)
     return np.array(found)
 
 
-def _patching(trial: Trial, counts: np.ndarray, profile: str | None = None,
-              split: str | None = None) -> World:
+def _patching(
+    trial: Trial, counts: np.ndarray, profile: str | None = None, split: str | None = None
+) -> World:
     """The trial's world with circuits that are patched where that is worthwhile. By default dark
     times are as long as some exchanges, so that some requests are patched and others are not."""
     [job] = trial.world.jobs
@@ -52,9 +55,19 @@ def _patching(trial: Trial, counts: np.ndarray, profile: str | None = None,
         profile = f"{round(trial.draw.uniform(0.05, 2.0) * by_all_nics_ps)} ps"
     fabric = fabric.change(profile=profile)
     control = ln.CircuitControl(rule="share", split=split, repatch="worthwhile")
-    return trial.world.but(fabric=(fabric,), jobs=(job.change(
-        tensor=4, matrix=counts, layers=counts.shape[1], iterations=len(counts),
-        micro_batches=trial.draw.randint(1, 2), circuits=control),))
+    return trial.world.but(
+        fabric=(fabric,),
+        jobs=(
+            job.change(
+                tensor=4,
+                matrix=counts,
+                layers=counts.shape[1],
+                iterations=len(counts),
+                micro_batches=trial.draw.randint(1, 2),
+                circuits=control,
+            ),
+        ),
+    )
 
 
 def _decisions(outcome: Outcome) -> Decisions:
@@ -96,9 +109,17 @@ def no_dark_time_patches_all_that_saves(trial: Trial) -> Found:
         tokens = _between(counts[iteration, layer])
         demand = np.maximum(tokens, tokens.T)
         wanted = mixnet.assign(demand, ALPHA, rule="share").circuits
-        there, ruled, chosen = (_core.exchange_seconds(
-            split, 4, (1_000_000 * tokens).ravel().tolist(), np.array(each).ravel().tolist(),
-            rate, (8 - ALPHA) * rate) for each in (before, wanted, circuits))
+        there, ruled, chosen = (
+            _core.exchange_seconds(
+                split,
+                4,
+                (1_000_000 * tokens).ravel().tolist(),
+                np.array(each).ravel().tolist(),
+                rate,
+                (8 - ALPHA) * rate,
+            )
+            for each in (before, wanted, circuits)
+        )
         if chosen > min(there, ruled) * (1 + 1e-9):
             lines.append(f"{iteration} {layer}: {chosen} s, where others take {there} and {ruled}")
         if (before != circuits).any() and chosen > there:
@@ -126,8 +147,13 @@ def servers_renamed(trial: Trial) -> Found:
     [job] = world.jobs
     renamed = world.but(jobs=(job.change(matrix=counts[:, :, experts][..., experts]),))
     one, other = (_decisions(trial.run(each, model="fluid")) for each in (world, renamed))
-    return _unlike([(key, tuple(tuple(circuits[a][b] for b in order) for a in order))
-                    for key, circuits in one], other)
+    return _unlike(
+        [
+            (key, tuple(tuple(circuits[a][b] for b in order) for a in order))
+            for key, circuits in one
+        ],
+        other,
+    )
 
 
 @relation(OF_EXPERTS)
@@ -147,6 +173,8 @@ def later_demand_decides_nothing(trial: Trial) -> Found:
     world = _patching(trial, counts)
     [job] = world.jobs
     changed = world.but(jobs=(job.change(matrix=other),))
-    one, two = ([each for each in _decisions(trial.run(each, model="fluid")) if each[0][0] < 2]
-                for each in (world, changed))
+    one, two = (
+        [each for each in _decisions(trial.run(each, model="fluid")) if each[0][0] < 2]
+        for each in (world, changed)
+    )
     return _unlike(one, two)

@@ -75,23 +75,36 @@ class Relation:
 
 def _of_ranks(wants: Wants) -> Wants:
     """The same for real PyTorch ranks, of which each run takes seconds."""
-    return replace(wants, kinds=jobs.TORCH, transports=("mrc", "roce", "gloo"), more=0,
-                   fabrics=("star", "two_tier"), simple=True, settings=False)
+    return replace(
+        wants,
+        kinds=jobs.TORCH,
+        transports=("mrc", "roce", "gloo"),
+        more=0,
+        fabrics=("star", "two_tier"),
+        simple=True,
+        settings=False,
+    )
 
 
 RELATIONS: dict[str, Relation] = {}
 
 
-def relation(wants: Wants | None = None, *, nearly: bool = False,
-             **changes: Any) -> Callable[[Function], Function]:
+def relation(
+    wants: Wants | None = None, *, nearly: bool = False, **changes: Any
+) -> Callable[[Function], Function]:
     """Registers a function under its own name; its docstring is what it says. `changes` of
     Wants."""
 
     def register(function: Function) -> Function:
         name = function.__name__
         assert name not in RELATIONS and function.__doc__
-        RELATIONS[name] = Relation(name, " ".join(function.__doc__.split()), function,
-                                   replace(wants or Wants(), **changes), nearly)
+        RELATIONS[name] = Relation(
+            name,
+            " ".join(function.__doc__.split()),
+            function,
+            replace(wants or Wants(), **changes),
+            nearly,
+        )
         return function
 
     return register

@@ -34,19 +34,25 @@ def wrong_figures(part: Any) -> Found:
         else:
             found = [row[2] for row in rows if row[0] < end and row[1] > begin]
         typical = [row[2] for row in rows if begin <= row[0] and row[1] <= end]
-        shown = {name: part[f"{phase.name}.{name}"] for name in SHOWN
-                 if f"{phase.name}.{name}" in part}
+        shown = {
+            name: part[f"{phase.name}.{name}"] for name in SHOWN if f"{phase.name}.{name}" in part
+        }
         over = part.data.ended != "finished" and phase.end_ps >= part.data.end_ps
         if not shown or over or begin >= end:
             continue
         slowest = max(found, default=None)
-        wanted = {"slowest_iteration_s": slowest,
-                  "slowest_slowdown": slowest / usual if usual and slowest is not None else None,
-                  "iteration_slowdown": statistics.median(typical) / usual
-                  if usual and len(typical) >= 5 and len(healthy) >= 5 else None}
-        lines += [f"{phase.name}.{name}: {shown[name]}, not {value}"
-                  for name, value in wanted.items()
-                  if name in shown and not _close(shown[name], value)]
+        wanted = {
+            "slowest_iteration_s": slowest,
+            "slowest_slowdown": slowest / usual if usual and slowest is not None else None,
+            "iteration_slowdown": statistics.median(typical) / usual
+            if usual and len(typical) >= 5 and len(healthy) >= 5
+            else None,
+        }
+        lines += [
+            f"{phase.name}.{name}: {shown[name]}, not {value}"
+            for name, value in wanted.items()
+            if name in shown and not _close(shown[name], value)
+        ]
         still = shown.get("stood_still_s")
         if usual is not None and still and still < 2 * usual * (1 - 1e-9):
             lines.append(f"{phase.name}.stood_still_s: {still}, where {usual} is usual")

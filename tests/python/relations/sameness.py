@@ -46,9 +46,16 @@ def permutation_of_flows(trial: Trial) -> Found:
     one = Draft(job.name, (job.given[0], 1), job.values)
     first = trial.run(trial.world.but(jobs=(one,)))
     pairs = one.make(ln).pairs_of(list(range(one.get("ranks"))))
-    flows = Draft("Flows", (job.given[0],), {
-        "pairs": tuple(pairs), "count": len(pairs), "ranks": one.get("ranks"),
-        "transport": one.get("transport")})
+    flows = Draft(
+        "Flows",
+        (job.given[0],),
+        {
+            "pairs": tuple(pairs),
+            "count": len(pairs),
+            "ranks": one.get("ranks"),
+            "transport": one.get("transport"),
+        },
+    )
     return differences(facts(first), facts(trial.run(trial.world.but(jobs=(flows,)))))
 
 
@@ -63,10 +70,13 @@ def trace_of_flows(trial: Trial) -> Found:
         raise Unfit("a pair has two flows, which count twice in the expected capacity of one")
     size = a_size(trial.draw, 1, 50_000)
     common = {"ranks": ranks, "transport": job.get("transport")}
-    flows = Draft("Flows", (size,), {"pairs": pairs, "count": count, "starts": tuple(starts),
-                                     **common})
-    rows = [{"at": str(at), "source": a, "destination": b, "size": str(size)}
-            for at, (a, b) in zip(starts, pairs, strict=True)]
+    flows = Draft(
+        "Flows", (size,), {"pairs": pairs, "count": count, "starts": tuple(starts), **common}
+    )
+    rows = [
+        {"at": str(at), "source": a, "destination": b, "size": str(size)}
+        for at, (a, b) in zip(starts, pairs, strict=True)
+    ]
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
     trace = Draft("Trace", (), {"path": Written({"t.jsonl": text.encode()}, "t.jsonl"), **common})
     one, two = (facts(trial.run(trial.world.but(jobs=(each,)))) for each in (flows, trace))
@@ -81,36 +91,64 @@ def matrix_of_flows(trial: Trial) -> Found:
     each other flow go ahead, or come last by ways that do not fork as those of the bytes do."""
     [job] = trial.world.jobs
     ranks, count = job.get("ranks"), trial.draw.randint(1, 3)
-    rows = sorted((a_time(trial.draw, 1, 1e8).count, *trial.draw.sample(range(ranks), 2),
-                   a_size(trial.draw, 1, 50_000).count) for _ in range(count))
+    rows = sorted(
+        (
+            a_time(trial.draw, 1, 1e8).count,
+            *trial.draw.sample(range(ranks), 2),
+            a_size(trial.draw, 1, 50_000).count,
+        )
+        for _ in range(count)
+    )
     if len({row[:1] for row in rows}) < count or len({row[1:3] for row in rows}) < count:
         raise Unfit("two flows begin together, or share a pair")
-    trace = "".join(json.dumps({"at": f"{at} ps", "source": a, "destination": b,
-                                "size": f"{size} B"}) + "\n" for at, a, b, size in rows)
-    matrix = "\n".join([f"Nodes {ranks}", f"Connections {count}", *(
-        f"{a}->{b} id {i} start {at} size {size}" for i, (at, a, b, size) in enumerate(rows, 1)),
-        ""])
+    trace = "".join(
+        json.dumps({"at": f"{at} ps", "source": a, "destination": b, "size": f"{size} B"}) + "\n"
+        for at, a, b, size in rows
+    )
+    matrix = "\n".join(
+        [
+            f"Nodes {ranks}",
+            f"Connections {count}",
+            *(
+                f"{a}->{b} id {i} start {at} size {size}"
+                for i, (at, a, b, size) in enumerate(rows, 1)
+            ),
+            "",
+        ]
+    )
     found: list[dict[tuple[int, int], FlowRecord]] = []
-    for name, content, file in (("Trace", trace, "t.jsonl"),
-                                ("Flows.from_htsim", matrix, "t.cm")):
-        made = Draft(name, (), {"path": Written({file: content.encode()}, file),
-                                "transport": job.get("transport")})
+    for name, content, file in (("Trace", trace, "t.jsonl"), ("Flows.from_htsim", matrix, "t.cm")):
+        made = Draft(
+            name,
+            (),
+            {"path": Written({file: content.encode()}, file), "transport": job.get("transport")},
+        )
         if name == "Trace":
             made = made.change(ranks=ranks)
         outcome = trial.run(trial.world.but(jobs=(made,), faults=()))
         if not outcome.finished:
             raise Unfit("it does not finish")
-        found.append({(flow.source, flow.destination): flow
-                      for flow in outcome.parts[0].flow_records if flow.completion_ps})
+        found.append(
+            {
+                (flow.source, flow.destination): flow
+                for flow in outcome.parts[0].flow_records
+                if flow.completion_ps
+            }
+        )
         if outcome.drops():
             raise Unfit("packets are lost")
     fabric = fabrics.build(trial.world.fabric)
     ahead_ps = (count - 1) * fabrics.longest_ps(fabric, fabric.payload.count + 200)
-    one, other = ({pair: flow.completion_ps / flow.ideal_ps for pair, flow in flows.items()}
-                  for flows in found)
-    lines = [line for pair, flow in found[0].items()
-             if abs(one[pair] - other[pair]) * flow.ideal_ps > ahead_ps
-             for line in within(f"{pair}", one[pair], other[pair], 0.05)]
+    one, other = (
+        {pair: flow.completion_ps / flow.ideal_ps for pair, flow in flows.items()}
+        for flows in found
+    )
+    lines = [
+        line
+        for pair, flow in found[0].items()
+        if abs(one[pair] - other[pair]) * flow.ideal_ps > ahead_ps
+        for line in within(f"{pair}", one[pair], other[pair], 0.05)
+    ]
     # Parts are multiples of 128 B.
     ports = fabric.planes
     short = any(-(-size // (ports * 128)) * 128 * (ports - 1) >= size for *_, size in rows)
@@ -122,7 +160,8 @@ def matrix_of_flows(trial: Trial) -> Found:
         [before], [after] = (flows.values() for flows in found)
         ways = LoneWays(outcome.result.plan)
         if (after.completion_ps or 0) >= (before.completion_ps or 0) and any(
-                ways.of(*rows[0][1:3], plane).forks for plane in range(ports)):
+            ways.of(*rows[0][1:3], plane).forks for plane in range(ports)
+        ):
             raise Excepted("the last packet is one without bytes, and the ways of the bytes fork")
     return lines
 
@@ -131,8 +170,17 @@ MANY_PACKETS = 50
 FILES = ("Chakra", "Matrix", "Trace")  # whose messages are of few packets
 
 
-@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each not in FILES),
-                transports=("roce",), more=0, settings=False, faults=(), simple=True), nearly=True)
+@relation(
+    Wants(
+        kinds=tuple(each for each in jobs.KINDS if each not in FILES),
+        transports=("roce",),
+        more=0,
+        settings=False,
+        faults=(),
+        simple=True,
+    ),
+    nearly=True,
+)
 def fluid_is_a_bound(trial: Trial) -> Found:
     """Without packets no job over RoCE ends later than with them (2 %), where links are equal,
     messages are of many packets, propagation is short and a rank's steps go by one way.
@@ -148,14 +196,25 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     if job.get("queue_pair") == "per-step":
         raise Unfit("steps of a rank go by several ways")
     buckets = job.get("buckets", 1)  # how many, or the size of each
-    least = ln.Size.of(MANY_PACKETS * made.planes * made.payload.count
-                       * job.get("ranks", len(made.hosts)) * job.get("channels", 1)
-                       * (buckets if isinstance(buckets, int) else len(buckets)))
+    least = ln.Size.of(
+        MANY_PACKETS
+        * made.planes
+        * made.payload.count
+        * job.get("ranks", len(made.hosts))
+        * job.get("channels", 1)
+        * (buckets if isinstance(buckets, int) else len(buckets))
+    )
     short = ln.Time("1 ns")
-    trial.world = trial.world.with_jobs(lambda each: mapped(
-        each, lambda leaf: max(leaf, least) if isinstance(leaf, ln.Size) else leaf))
-    trial.world = trial.world.but(fabric=mapped(
-        trial.world.fabric, lambda leaf: min(leaf, short) if isinstance(leaf, ln.Time) else leaf))
+    trial.world = trial.world.with_jobs(
+        lambda each: mapped(
+            each, lambda leaf: max(leaf, least) if isinstance(leaf, ln.Size) else leaf
+        )
+    )
+    trial.world = trial.world.but(
+        fabric=mapped(
+            trial.world.fabric, lambda leaf: min(leaf, short) if isinstance(leaf, ln.Time) else leaf
+        )
+    )
     packets = trial.finished()
     fluid = trial.run(trial.world.but(options={}), model="fluid")
     if not fluid.finished:
@@ -165,8 +224,18 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     return not_above("fluid against packets", one, other, 0.02)
 
 
-@relation(Wants(kinds=jobs.COLLECTIVES, transports=("mrc",), fabrics=("rails", "two_tier"),
-                more=0, settings=False, faults=HARMLESS, simple=True), nearly=True)
+@relation(
+    Wants(
+        kinds=jobs.COLLECTIVES,
+        transports=("mrc",),
+        fabrics=("rails", "two_tier"),
+        more=0,
+        settings=False,
+        faults=HARMLESS,
+        simple=True,
+    ),
+    nearly=True,
+)
 def planes_alike(trial: Trial) -> Found:
     """A fault of a link is the same in whichever plane it is: of five seeds the medians are no more
     than 60 % apart, or the times of the two planes overlap. Where a queue holds about as many
@@ -176,7 +245,8 @@ def planes_alike(trial: Trial) -> Found:
     if made.planes < 2:
         raise Unfit("one plane")
     trial.world = trial.world.with_jobs(
-        lambda job: Draft(job.name, (ln.Size("500 kB"), 2), job.values))
+        lambda job: Draft(job.name, (ln.Size("500 kB"), 2), job.values)
+    )
     found = []
     for plane in trial.draw.sample(range(made.planes), 2):
         fault = Draft("degrade", (f"h0--p{plane}.leaf0", 0.25), {"at": ln.Time("0 s")})
@@ -188,5 +258,3 @@ def planes_alike(trial: Trial) -> Found:
     if max(one) >= min(other) and max(other) >= min(one):
         return []
     return within("two planes", statistics.median(one), statistics.median(other), 0.6)
-
-

@@ -13,8 +13,7 @@ from .relation import Excepted, Found, Trial, Unfit, relation
 from .worlds import HARMLESS, Outcome, Wants, World
 
 # Times of transports, controls and queues that are constants: they do not grow with a fabric's.
-STEADY = {"mrc": {"cc": "fixed_window"}, "roce": {"cc": "fixed_window"},
-          "tcp": {"cc": "reno"}}
+STEADY = {"mrc": {"cc": "fixed_window"}, "roce": {"cc": "fixed_window"}, "tcp": {"cc": "reno"}}
 MRC_TICK_PS = 128_000
 CALM = Wants(more=0, faults=(), settings=False)
 
@@ -32,13 +31,13 @@ def _after(trial: Trial, world: World) -> Outcome:
 
 def _beside_data(outcome: Outcome) -> int:
     """Packets of MRC's that carry no bytes of a job, and those sent again."""
-    return sum(map(outcome.counted, ("probe_sent", "ev_probe_sent", "sack_sent",
-                                     "data_retransmitted")))
+    return sum(
+        map(outcome.counted, ("probe_sent", "ev_probe_sent", "sack_sent", "data_retransmitted"))
+    )
 
 
 def _of_size(job: Draft, size: ln.Size) -> Draft:
     return Draft(job.name, (size, *job.given[1:]), job.values)
-
 
 
 @relation(CALM, nearly=True, kinds=jobs.ROUNDS)
@@ -53,7 +52,8 @@ def twice_the_size(trial: Trial) -> Found:
     # One of MRC's probes may hold up a packet of the shorter job alone, in each round; and where
     # short packets wait on a slow link, one size has more probes and acknowledgements than another.
     held_ps = fabrics.longest_ps(fabrics.build(trial.world.fabric), 200) * (
-        job.given[1] + max(_beside_data(once) - _beside_data(twice), 0))
+        job.given[1] + max(_beside_data(once) - _beside_data(twice), 0)
+    )
     if lines and job.get("transport") == "mrc" and _longest(once) - _longest(twice) < held_ps:
         raise Excepted("MRC's probes and answers held up packets of the shorter job")
     if lines and job.get("transport") == "tcp" and once.drops():
@@ -82,8 +82,7 @@ def twice_the_rate(trial: Trial) -> Found:
 @relation(CALM, nearly=True, kinds=jobs.KINDS, transports=("mrc", "roce"), faults=HARMLESS)
 def everything_twice_as_slow(trial: Trial) -> Found:
     """Half the rates with twice the delays and times take twice the time (5 %)."""
-    world = trial.world.with_options(
-        **{name: STEADY[name] for name in trial.world.transports()})
+    world = trial.world.with_options(**{name: STEADY[name] for name in trial.world.transports()})
     if any(job.name in ("Trace", "Flows.from_htsim") for job in world.jobs):
         raise Unfit("times in files are not scaled")
     fast = _after(trial, world)
@@ -95,8 +94,9 @@ def everything_twice_as_slow(trial: Trial) -> Found:
     if lines and trial.world.transports() == {"mrc"}:
         made = fabrics.build(world.fabric)
         packet_ps = 2 * fabrics.longest_ps(made, made.payload.count + 200)
-        unlike = any(len({link.forward.rate for link in made.links_of(host)}) > 1
-                     for host in made.hosts)
+        unlike = any(
+            len({link.forward.rate for link in made.links_of(host)}) > 1 for host in made.hosts
+        )
         if unlike and abs(_longest(slow) - 2 * _longest(fast)) < packet_ps:
             raise Excepted("a packet took the slower of two planes in one of the runs")
     # MRC opens its window by as much as its time stamps may have rounded a round trip down.
@@ -115,9 +115,11 @@ def first_rounds(trial: Trial) -> Found:
     more = Draft(job.name, (job.given[0], 2 * rounds), job.values)
     few = trial.finished().parts[0].data.iterations
     many = trial.run(trial.world.but(jobs=(more,))).parts[0].data.iterations
-    return [f"round {i + 1} of {rounds}: {(a.start_ps, a.end_ps)} <> {(b.start_ps, b.end_ps)}"
-            for i, (a, b) in enumerate(zip(few[:-1], many, strict=False))
-            if (a.start_ps, a.end_ps) != (b.start_ps, b.end_ps)]
+    return [
+        f"round {i + 1} of {rounds}: {(a.start_ps, a.end_ps)} <> {(b.start_ps, b.end_ps)}"
+        for i, (a, b) in enumerate(zip(few[:-1], many, strict=False))
+        if (a.start_ps, a.end_ps) != (b.start_ps, b.end_ps)
+    ]
 
 
 @relation(Wants(kinds=jobs.KINDS, more=0))
@@ -129,8 +131,10 @@ def started_later(trial: Trial) -> Found:
     _ = trial.base  # a world that is refused is no trial
     unit = {"mrc": 16_000_000, "tcp": 1_000_000}.get(job.get("transport"), 1)
     later = unit * max(a_time(trial.draw, 1e3, 1e10).count // unit, 1)
-    one, two = (facts(trial.run(trial.world.but(
-        jobs=(job.change(start=ln.Time.of(start)),)))) for start in (0, later))
+    one, two = (
+        facts(trial.run(trial.world.but(jobs=(job.change(start=ln.Time.of(start)),))))
+        for start in (0, later)
+    )
     # Bins of payload begin with the run.
     return differences(one, two, lambda path: path[-1] == "payload")
 
@@ -140,14 +144,22 @@ def slower_by_a_fault(trial: Trial) -> Found:
     """A slower link does not make a lone flow faster (1 %), where links are equal: behind a fast
     link a sender overshoots, and a fault that slows it paces it."""
     [job] = trial.world.jobs
-    lone = Draft("Flows", (a_size(trial.draw, 1_000, 400_000),),
-                 {"pairs": ((0, 1),), "ranks": 2, "transport": job.get("transport")})
+    lone = Draft(
+        "Flows",
+        (a_size(trial.draw, 1_000, 400_000),),
+        {"pairs": ((0, 1),), "ranks": 2, "transport": job.get("transport")},
+    )
     world = trial.world.but(jobs=(lone,))
     free = _after(trial, world)
     end = _longest(free)
-    fault = Draft("degrade", ("h0--*", round(trial.draw.uniform(0.1, 0.9), 2)),
-                  {"at": a_time(trial.draw, 1, max(end, 2)),
-                   "duration": a_time(trial.draw, max(end / 10, 1e3), max(end * 3, 1e6))})
+    fault = Draft(
+        "degrade",
+        ("h0--*", round(trial.draw.uniform(0.1, 0.9), 2)),
+        {
+            "at": a_time(trial.draw, 1, max(end, 2)),
+            "duration": a_time(trial.draw, max(end / 10, 1e3), max(end * 3, 1e6)),
+        },
+    )
     slowed = _after(trial, world.but(faults=(fault,)))
     lines = not_above("with a slower link", end, _longest(slowed), 0.01)
     if lines and (free.drops() or slowed.drops()):
@@ -155,7 +167,10 @@ def slower_by_a_fault(trial: Trial) -> Found:
     # See lone_flow_has_its_ideal. Over planes alike no size and no time of the fault was found for
     # which it was faster.
     made = fabrics.build(trial.world.fabric)
-    if lines and job.get("transport") == "mrc" and fabrics.planes_unlike(
-            made, trial.base.result.plan):
+    if (
+        lines
+        and job.get("transport") == "mrc"
+        and fabrics.planes_unlike(made, trial.base.result.plan)
+    ):
         raise Excepted("MRC holds a longer plane for a queue, and sends less until it is slowed")
     return lines

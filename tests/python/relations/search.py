@@ -26,8 +26,13 @@ def seed() -> str:
     if given := os.environ.get(SEED):
         return given
     try:
-        head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True,
-                              text=True, cwd=Path(__file__).parent, timeout=20)
+        head = subprocess.run(
+            ["git", "rev-parse", "--short=8", "HEAD"],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            timeout=20,
+        )
     except (OSError, subprocess.SubprocessError):
         return "fixed"
     return head.stdout.strip() or "fixed"
@@ -83,8 +88,9 @@ def until_tried(name: str, of_seed: str, count: int) -> Tally:
 
 
 # --- several processes ----------------------------------------------------------------------------
-def search(names: Iterable[str], of_seed: str, count: int, processes: int,
-           told: Callable[[Verdict], None]) -> None:
+def search(
+    names: Iterable[str], of_seed: str, count: int, processes: int, told: Callable[[Verdict], None]
+) -> None:
     """Tries so many worlds of each relation; `told` hears of each."""
     todo = iter([(name, f"{of_seed}:{index}") for name in names for index in range(count)])
     crew = [_Hand() for _ in range(processes)]
@@ -164,17 +170,26 @@ def smaller(name: str, token: str) -> World:
 
 def _without_one(world: World) -> Iterator[World]:
     for i in range(len(world.faults)):
-        yield world.but(faults=world.faults[:i] + world.faults[i + 1:])
+        yield world.but(faults=world.faults[:i] + world.faults[i + 1 :])
     for i in range(1, len(world.jobs)):
-        yield world.but(jobs=world.jobs[:i] + world.jobs[i + 1:])
+        yield world.but(jobs=world.jobs[:i] + world.jobs[i + 1 :])
     for option in world.options:
         yield world.but(options={k: v for k, v in world.options.items() if k != option})
     for i in range(1, len(world.fabric)):
         if not world.fabric[i].name.startswith("add_"):
-            yield world.but(fabric=world.fabric[:i] + world.fabric[i + 1:])
+            yield world.but(fabric=world.fabric[:i] + world.fabric[i + 1 :])
     for i, job in enumerate(world.jobs):
-        for value in ("compute", "channels", "step_jitter", "whole_steps", "jitter", "gap", "load",
-                      "start"):
+        for value in (
+            "compute",
+            "channels",
+            "step_jitter",
+            "whole_steps",
+            "jitter",
+            "gap",
+            "load",
+            "start",
+        ):
             if job.get(value) is not None:
-                yield world.but(jobs=(*world.jobs[:i], job.change(**{value: None}),
-                                      *world.jobs[i + 1:]))
+                yield world.but(
+                    jobs=(*world.jobs[:i], job.change(**{value: None}), *world.jobs[i + 1 :])
+                )

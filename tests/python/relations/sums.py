@@ -30,8 +30,11 @@ def threads_of_no_timeout(trial: Trial) -> Found:
         raise Unfit("no SwitchML")
     if trial.finished().counted("ina.timeout"):
         raise Unfit("some timers ended")
-    own = {**trial.world.options.get("ina", {}), "switchml_threads": trial.draw.randint(1, 64),
-           "switchml_slices": trial.draw.random() < 0.5}
+    own = {
+        **trial.world.options.get("ina", {}),
+        "switchml_threads": trial.draw.randint(1, 64),
+        "switchml_slices": trial.draw.random() < 0.5,
+    }
     return differences(trial.facts, facts(trial.run(trial.world.with_options(ina=own))))
 
 
@@ -39,7 +42,8 @@ def threads_of_no_timeout(trial: Trial) -> Found:
 def one_server_of_several(trial: Trial) -> Found:
     """A job with one parameter server, by number, is the job that says nothing of servers."""
     counted = trial.world.with_jobs(
-        lambda job: job.change(servers=1) if job.get("allreduce") == "ina" else job)
+        lambda job: job.change(servers=1) if job.get("allreduce") == "ina" else job
+    )
     return differences(trial.facts, facts(trial.run(counted)))
 
 
@@ -57,5 +61,8 @@ def sums_of_servers_are_exact(trial: Trial) -> Found:
         return job.change(servers=trial.draw.randint(1, most))
 
     found = trial.run(trial.world.with_jobs(several), payload=True)
-    return [f"job {i}: {part.data.wrong} elements are wrong" for i, part in enumerate(found.parts)
-            if part.data.wrong]
+    return [
+        f"job {i}: {part.data.wrong} elements are wrong"
+        for i, part in enumerate(found.parts)
+        if part.data.wrong
+    ]

@@ -19,18 +19,36 @@ ALL_S = 180.0
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
 # Of real PyTorch ranks.
-OF_RANKS = ("repeats", "watched", "sampled", "snapshotted", "stated_as_it_is", "jobs_renamed",
-            "hosts_spelled_out", "faults_reordered", "overridden_to_the_same", "never_stalls",
-            "fault_after_the_end", "other_names", "started_later", "built_by_hand",
-            "all_accounted_for", "times_in_order", "shares_are_shares")
+OF_RANKS = (
+    "repeats",
+    "watched",
+    "sampled",
+    "snapshotted",
+    "stated_as_it_is",
+    "jobs_renamed",
+    "hosts_spelled_out",
+    "faults_reordered",
+    "overridden_to_the_same",
+    "never_stalls",
+    "fault_after_the_end",
+    "other_names",
+    "started_later",
+    "built_by_hand",
+    "all_accounted_for",
+    "times_in_order",
+    "shares_are_shares",
+)
 
 
 def check(tally, record_property):
     record_property("relation", [SEED, tally.name, tally.tried, len(tally.broken)])
     assert tally.tried, f"no world of {SEED} fits: {dict(tally.reasons)}"
     assert not tally.broken, "\n".join(
-        [f"{RELATIONS[tally.name].says} Broken {len(tally.broken)} of {tally.tried} times:",
-         *(f"{verdict.replay}\n{shown(verdict.lines)}" for verdict in tally.broken[:3])])
+        [
+            f"{RELATIONS[tally.name].says} Broken {len(tally.broken)} of {tally.tried} times:",
+            *(f"{verdict.replay}\n{shown(verdict.lines)}" for verdict in tally.broken[:3]),
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", RELATIONS)

@@ -49,8 +49,9 @@ class Limiter(ln.plugin.Controller):
             return None
         # A window that is set has a packet at least.
         stated = np.flatnonzero(rows["cwnd"] >= 10_000)
-        return [ln.change.senders(stated, cwnd=rows["cwnd"][stated],
-                                  pacing=rows["pacing_bps"][stated])]
+        return [
+            ln.change.senders(stated, cwnd=rows["cwnd"][stated], pacing=rows["pacing_bps"][stated])
+        ]
 
 
 @ln.plugin.controller("relations_stater")
@@ -61,8 +62,10 @@ class Stater(ln.plugin.Controller):
         return [ln.change.link("*--*")]
 
 
-_STALL = re.compile(r"nothing left to happen at .*? and the job is not done|"
-                    r"no operation finished for .*? the network delivers nothing")
+_STALL = re.compile(
+    r"nothing left to happen at .*? and the job is not done|"
+    r"no operation finished for .*? the network delivers nothing"
+)
 
 
 def _looks(trial: Trial) -> ln.Time:
@@ -79,8 +82,7 @@ def _same(trial: Trial, **options: Any) -> Found:
 def repeats(trial: Trial) -> Found:
     """The same world gives the same report, byte for byte, whatever ran in between."""
     first = run(trial.world, write=True) if trial.base else None
-    other = trial.world.but(seed=trial.world.seed + 1,
-                            options={"reroute_delay": "off"}, faults=())
+    other = trial.world.but(seed=trial.world.seed + 1, options={"reroute_delay": "off"}, faults=())
     try:
         run(other)
     except Exception as error:
@@ -101,8 +103,10 @@ def watched(trial: Trial) -> Found:
 
 
 def _stalls_alike(found: Mapping[FactPath, Any]) -> dict[FactPath, Any]:
-    return {path: _STALL.sub("stalled", repr(value)) if path[1] in ("ended", "errors") else value
-            for path, value in found.items()}
+    return {
+        path: _STALL.sub("stalled", repr(value)) if path[1] in ("ended", "errors") else value
+        for path, value in found.items()
+    }
 
 
 @relation(Wants(kinds=jobs.EVERY))
@@ -123,8 +127,9 @@ def snapshotted(trial: Trial) -> Found:
 def slots_counted(trial: Trial) -> Found:
     """Counting which job holds which slots of switches changes nothing but its own figures."""
     other = facts(trial.run(trial.world, pools=_looks(trial)))
-    return differences(trial.facts, other, lambda path: path[1] == "figure"
-                       and path[2].startswith("slots_"))
+    return differences(
+        trial.facts, other, lambda path: path[1] == "figure" and path[2].startswith("slots_")
+    )
 
 
 @relation(Wants(kinds=jobs.EVERY))
@@ -134,16 +139,20 @@ def recorded(trial: Trial) -> Found:
     if any(host.ranks > 1 for host in made.hosts.values()):
         raise Unfit("traces tell ranks apart by their hosts")
     with tempfile.TemporaryDirectory(prefix="loomnet-relation-") as folder:
-        return _same(trial, trace=Path(folder) / "run.pftrace",
-                     pcap={"h0:0": Path(folder) / "h0.pcapng"})
+        return _same(
+            trial, trace=Path(folder) / "run.pftrace", pcap={"h0:0": Path(folder) / "h0.pcapng"}
+        )
 
 
 @relation(Wants(kinds=tuple(each for each in jobs.KINDS if each != "ModelJob")))
 def bytes_moved(trial: Trial) -> Found:
     """Real bytes in place of lengths take the same time, and arrive unaltered."""
     other = trial.run(trial.world, payload=True)
-    wrong = [f"{part.job_name}: {part.data.wrong} arrived altered" for part in other.parts
-             if part.data.wrong]
+    wrong = [
+        f"{part.job_name}: {part.data.wrong} arrived altered"
+        for part in other.parts
+        if part.data.wrong
+    ]
     return wrong + differences(trial.facts, facts(other), lambda path: path[-1] == "wrong")
 
 
@@ -172,9 +181,13 @@ def stepped(trial: Trial) -> Found:
     if len(options) < len(world.options):
         raise Unfit("nobody steps a world beside a controller")
     with tempfile.TemporaryDirectory(prefix="loomnet-relation-") as folder:
-        made = ln.World(fabrics.build(world.fabric),
-                        [job.make(ln, Path(folder)) for job in world.jobs], world.seed,
-                        faults=[fault.make(ln) for fault in world.faults], **options)
+        made = ln.World(
+            fabrics.build(world.fabric),
+            [job.make(ln, Path(folder)) for job in world.jobs],
+            world.seed,
+            faults=[fault.make(ln) for fault in world.faults],
+            **options,
+        )
     seen = []
     for _ in range(2):
         made.reset()
@@ -185,5 +198,9 @@ def stepped(trial: Trial) -> Found:
             made.step(made.now + step)
         seen.append([flows.columns.tolist() for flows in made.flows])
     run_of = [part.data.flows.columns.tolist() for part in trial.base.parts]
-    return [f"{what}: {a} for {b}" for what, found in zip(("stepped", "anew"), seen, strict=True)
-            for a, b in zip(found, run_of, strict=True) if a != b]
+    return [
+        f"{what}: {a} for {b}"
+        for what, found in zip(("stepped", "anew"), seen, strict=True)
+        for a, b in zip(found, run_of, strict=True)
+        if a != b
+    ]

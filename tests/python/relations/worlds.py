@@ -80,8 +80,13 @@ class World:
 
     def mapped(self, change: Any) -> World:
         """With each leaf of all its parts changed by the function."""
-        return replace(self, fabric=mapped(self.fabric, change), jobs=mapped(self.jobs, change),
-                       faults=mapped(self.faults, change), options=mapped(self.options, change))
+        return replace(
+            self,
+            fabric=mapped(self.fabric, change),
+            jobs=mapped(self.jobs, change),
+            faults=mapped(self.faults, change),
+            options=mapped(self.options, change),
+        )
 
     @property
     def wall_s(self) -> float:
@@ -92,10 +97,13 @@ class World:
 
     def __str__(self) -> str:
         fabric = "\n    .".join(map(str, self.fabric))
-        rows = [f"  fabric ln.{fabric}", *(f"  job    ln.{job}" for job in self.jobs),
-                *(f"  fault  ln.{fault}" for fault in self.faults),
-                f"  seed={self.seed} "
-                + " ".join(f"{name}={value!r}" for name, value in self.options.items())]
+        rows = [
+            f"  fabric ln.{fabric}",
+            *(f"  job    ln.{job}" for job in self.jobs),
+            *(f"  fault  ln.{fault}" for fault in self.faults),
+            f"  seed={self.seed} "
+            + " ".join(f"{name}={value!r}" for name, value in self.options.items()),
+        ]
         return "\n".join(rows)
 
 
@@ -116,8 +124,11 @@ class Outcome:
 
     def drops(self) -> bool:
         """Whether packets were cut or lost."""
-        return any(count and (name == "trimmed" or name.startswith("drop_"))
-                   for row in self.result.data.totals.values() for name, count in row.items())
+        return any(
+            count and (name == "trimmed" or name.startswith("drop_"))
+            for row in self.result.data.totals.values()
+            for name, count in row.items()
+        )
 
     def counted(self, name: str) -> int:
         """The sum of all counters of that name."""
@@ -125,9 +136,16 @@ class Outcome:
 
     def took(self) -> list[int]:
         """Of each job: picoseconds from its first iteration to its last event, 0 without any."""
-        return [max((*(flow.end_ps or 0 for flow in part.data.flows),
-                     *(each.end_ps for each in part.data.iterations)), default=0)
-                for part in self.parts]
+        return [
+            max(
+                (
+                    *(flow.end_ps or 0 for flow in part.data.flows),
+                    *(each.end_ps for each in part.data.iterations),
+                ),
+                default=0,
+            )
+            for part in self.parts
+        ]
 
 
 def run(world: World, *, write: bool = False, **options: Any) -> Outcome:
@@ -140,8 +158,10 @@ def run(world: World, *, write: bool = False, **options: Any) -> Outcome:
         lab = ln.Lab("world", seed=world.seed, directory=folder / "run", max_wall_s=world.wall_s)
         chosen = {**world.options, **options}
         chosen["controllers"] = [
-            each.make(ln) for given in (world.options, options)
-            for each in given.get("controllers", ())]
+            each.make(ln)
+            for given in (world.options, options)
+            for each in given.get("controllers", ())
+        ]
         result = lab.run(fabric, made, faults, **chosen)
         files = {}
         if write:
@@ -175,25 +195,43 @@ def a_world(relation: str, token: str, wants: Wants) -> World:
         return _of_experts(draw, wants, token, transport)
     sums = kind.endswith("/ina")
     fabric = fabrics.a_fabric(
-        draw, [each for each in wants.fabrics if not sums or each in fabrics.OF_SUMS],
-        settings=wants.settings and not sums, ranks=2 * (1 + more),
-        simple=wants.simple or sums)
+        draw,
+        [each for each in wants.fabrics if not sums or each in fabrics.OF_SUMS],
+        settings=wants.settings and not sums,
+        ranks=2 * (1 + more),
+        simple=wants.simple or sums,
+    )
     hosts = list(fabrics.build(fabric).hosts)
     share = len(hosts) // (1 + more)
     if sums:
-        fabric += (draft("program", "*", "aggregate", pool=draw.choice((None, ln.Size("64 KiB"))),
-                         policy=draw.choice(("esa", "atp", "switchml"))),)
+        fabric += (
+            draft(
+                "program",
+                "*",
+                "aggregate",
+                pool=draw.choice((None, ln.Size("64 KiB"))),
+                policy=draw.choice(("esa", "atp", "switchml")),
+            ),
+        )
     elif wants.settings and sometimes(draw, 0.1):
         fabric += (draft("program", "*", draw.choice(("forward", "symphony"))),)
     made = [jobs.a_job(draw, kind, transport, min(ranks, share))]
     for number in range(more):
-        other = jobs.a_job(draw, draw.choice(jobs.KINDS), draw.choice(tuple(wants.transports)),
-                           min(draw.randint(2, 4), share))
-        own = hosts[share * (number + 1):share * (number + 2)]
-        made.append(other.change(hosts=tuple(own[:_ranks_of(other, own)]),
-                                 start=a_time(draw, 1e3, 1e8) if sometimes(draw, 0.5) else None))
+        other = jobs.a_job(
+            draw,
+            draw.choice(jobs.KINDS),
+            draw.choice(tuple(wants.transports)),
+            min(draw.randint(2, 4), share),
+        )
+        own = hosts[share * (number + 1) : share * (number + 2)]
+        made.append(
+            other.change(
+                hosts=tuple(own[: _ranks_of(other, own)]),
+                start=a_time(draw, 1e3, 1e8) if sometimes(draw, 0.5) else None,
+            )
+        )
     if more:
-        made[0] = made[0].change(hosts=tuple(hosts[:_ranks_of(made[0], hosts)]))
+        made[0] = made[0].change(hosts=tuple(hosts[: _ranks_of(made[0], hosts)]))
         made = [job.change(name=f"j{i}") for i, job in enumerate(made)]
     faults = _faults(draw, wants, fabric, made[0]) if wants.faults else ()
     options = _options(draw, wants, fabric, made)
@@ -203,15 +241,24 @@ def a_world(relation: str, token: str, wants: Wants) -> World:
 def _of_experts(draw: Draw, wants: Wants, token: str, transport: str) -> World:
     """A mixture of experts on a fabric of its publication, most with a panel of circuits."""
     servers = draw.choice((2, 3))
-    fabric = (draft("mixnet", servers=servers, gpus=8, alpha=draw.choice((2, 4)),
-                    rate=a_rate(draw, 1e10, 4e11), delay=a_time(draw, 1e5, 2e6),
-                    network=draw.choice(("mixnet", "mixnet", "rail", "fattree", "eps_only")),
-                    profile=draw.choice(("ideal", "infocus128"))),)
+    fabric = (
+        draft(
+            "mixnet",
+            servers=servers,
+            gpus=8,
+            alpha=draw.choice((2, 4)),
+            rate=a_rate(draw, 1e10, 4e11),
+            delay=a_time(draw, 1e5, 2e6),
+            network=draw.choice(("mixnet", "mixnet", "rail", "fattree", "eps_only")),
+            profile=draw.choice(("ideal", "infocus128")),
+        ),
+    )
     # MRC sprays, and circuits need queue pairs that go one way.
     job = jobs.experts(draw, "roce" if transport == "mrc" else transport, servers)
     faults = _faults(draw, wants, fabric, job) if wants.faults else ()
-    return World(token, fabric, (job,), faults, {"reroute_delay": ln.Time("1 ms")},
-                 draw.randrange(1000))
+    return World(
+        token, fabric, (job,), faults, {"reroute_delay": ln.Time("1 ms")}, draw.randrange(1000)
+    )
 
 
 def _ranks_of(job: Draft, hosts: Sequence[str]) -> int:
@@ -250,8 +297,11 @@ def _faults(draw: Draw, wants: Wants, fabric: fabrics.Calls, lead: Draft) -> tup
             "down": ("down", (target,), {}),
             "loss": ("loss", (target, share), {"burst": draw.choice((None, 4.0))}),
             "delay": ("delay", (target, a_time(draw, 1e3, 2e7)), {}),
-            "degrade": ("degrade", (target, draw.randint(10, 90) / 100), {
-                "keep_thresholds": draw.choice((None, True))}),
+            "degrade": (
+                "degrade",
+                (target, draw.randint(10, 90) / 100),
+                {"keep_thresholds": draw.choice((None, True))},
+            ),
             "kill": ("kill", (draw.choice(switches),), {}),
             "duplicate": ("duplicate", (target, share), {}),
             "reorder": ("reorder", (target, share), {}),
@@ -260,35 +310,71 @@ def _faults(draw: Draw, wants: Wants, fabric: fabrics.Calls, lead: Draft) -> tup
     return tuple(found)
 
 
-def _options(draw: Draw, wants: Wants, fabric: fabrics.Calls,
-             made: Sequence[Draft]) -> dict[str, Any]:
-    options: dict[str, Any] = {"reroute_delay": draw.choice(
-        ("off", ln.Time("10 us"), ln.Time("1 ms"), ln.Time("1 s")))}
+def _options(
+    draw: Draw, wants: Wants, fabric: fabrics.Calls, made: Sequence[Draft]
+) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "reroute_delay": draw.choice(("off", ln.Time("10 us"), ln.Time("1 ms"), ln.Time("1 s")))
+    }
     if wants.settings:
         for transport in sorted({job.get("transport") for job in made}):
             if sometimes(draw, 0.6):
                 options[transport] = draw.choice(_OF_TRANSPORT[transport])
         if sometimes(draw, 0.12):
-            options["controllers"] = [draft(
-                "controller", "relations_flapper", period_ps=a_time(draw, 1e5, 1e8).count,
-                link=draw.choice(fabrics.build(fabric).half_names()))]
+            options["controllers"] = [
+                draft(
+                    "controller",
+                    "relations_flapper",
+                    period_ps=a_time(draw, 1e5, 1e8).count,
+                    link=draw.choice(fabrics.build(fabric).half_names()),
+                )
+            ]
         if sometimes(draw, 0.15):
             options["jitter"] = draw.choice((ln.Time("0 s"), a_time(draw, 1e3, 1e7)))
     return options
 
 
 _OF_TRANSPORT: dict[str, tuple[dict[str, Any], ...]] = {
-    "mrc": ({"cc": "fixed_window"}, {"cc": "dctcp_like"}, {"cc": "timely"},
-            {"evs_per_qp": 16}, {"mpr": 1}, {"sack_bytes": 4096}, {"trim_nack": False},
-            {"plane_turns": "equal"}, {"min_window": 1.0}, {"identity": "hdr"},
-            {"cc": "relations_steady"}),
-    "roce": ({"dcqcn": True}, {"preset": "A"}, {"preset": "B"}, {"preset": "C"}, {"preset": "D"},
-             {"cc": "timely"}, {"cc": "dctcp_like"}, {"cc": "fixed_window"},
-             {"in_flight_limit": 65536}, {"window_bdps": 1.0}, {"ack_interval": 4},
-             {"preset": "B", "identity": "hdr"}, {"cc": "relations_steady"}),
-    "tcp": ({"cc": "reno"}, {"cc": "cubic"}, {"cc": "bbr"}, {"cc": "dctcp", "ecn": True},
-            {"mtu": 1500}, {"mtu": 9000}, {"initial_window": 2}, {"send_buffer": 65536},
-            {"handshake": False}, {"cc": "relations_steady"}),
+    "mrc": (
+        {"cc": "fixed_window"},
+        {"cc": "dctcp_like"},
+        {"cc": "timely"},
+        {"evs_per_qp": 16},
+        {"mpr": 1},
+        {"sack_bytes": 4096},
+        {"trim_nack": False},
+        {"plane_turns": "equal"},
+        {"min_window": 1.0},
+        {"identity": "hdr"},
+        {"cc": "relations_steady"},
+    ),
+    "roce": (
+        {"dcqcn": True},
+        {"preset": "A"},
+        {"preset": "B"},
+        {"preset": "C"},
+        {"preset": "D"},
+        {"cc": "timely"},
+        {"cc": "dctcp_like"},
+        {"cc": "fixed_window"},
+        {"in_flight_limit": 65536},
+        {"window_bdps": 1.0},
+        {"ack_interval": 4},
+        {"preset": "B", "identity": "hdr"},
+        {"cc": "relations_steady"},
+    ),
+    "tcp": (
+        {"cc": "reno"},
+        {"cc": "cubic"},
+        {"cc": "bbr"},
+        {"cc": "dctcp", "ecn": True},
+        {"mtu": 1500},
+        {"mtu": 9000},
+        {"initial_window": 2},
+        {"send_buffer": 65536},
+        {"handshake": False},
+        {"cc": "relations_steady"},
+    ),
 }
 
 

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 def samples() -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
-    return TensorDataset(torch.randn(70, WIDTH, generator=generator),
-                         torch.randint(0, 4, (70,), generator=generator))
+    return TensorDataset(
+        torch.randn(70, WIDTH, generator=generator), torch.randint(0, 4, (70,), generator=generator)
+    )
 
 
 def loaded(r: Rank, workers: int, **options: object):
@@ -90,8 +91,9 @@ def rpc_after_a_collective(r: Rank):
 @case()
 def profiler(r: Rank):
     """Collectives are in the profile under Gloo's names."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
-                                record_shapes=True) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
         dist.all_reduce(t := torch.full((5, 3), float(r.rank)))
         dist.broadcast(t, 1)
         dist.barrier()
@@ -99,9 +101,12 @@ def profiler(r: Rank):
         losses = train(model, r.rank, steps=2)
     names = {event.name for event in profile.events()}
     shapes = [event.input_shapes for event in profile.events() if event.name == "gloo:all_reduce"]
-    return {**trained(model, losses), "sum": t,
-            "collectives": sorted(name for name in names if name.startswith("gloo:")),
-            "shape": [5, 3] in [shape for each in shapes for shape in each]}
+    return {
+        **trained(model, losses),
+        "sum": t,
+        "collectives": sorted(name for name in names if name.startswith("gloo:")),
+        "shape": [5, 3] in [shape for each in shapes for shape in each],
+    }
 
 
 @case()
@@ -169,8 +174,9 @@ def thread_that_computes(r: Rank):
 @case(0)
 def children_of_a_rank(r: Rank):
     dist.all_reduce(t := torch.tensor([r.rank]))
-    said = subprocess.run([sys.executable, "-c", f"print({r.rank} * 7)"], capture_output=True,
-                          text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", f"print({r.rank} * 7)"], capture_output=True, text=True, check=True
+    ).stdout
     pid = os.fork()
     if pid == 0:
         os._exit(r.rank + 3)

@@ -85,8 +85,13 @@ def complex_numbers(r: Rank):
         dist.all_gather(parts := [torch.zeros_like(own) for _ in r.everyone], own)
         dist.reduce(at_root := own.clone(), 1)
         dist.reduce_scatter(part := torch.zeros(40, dtype=dtype), list(own.chunk(r.world)))
-        found[str(dtype)] = {"sum": total, "sent": sent, "gathered": parts, "part": part,
-                             "at_root": at_root if r.rank == 1 else None}
+        found[str(dtype)] = {
+            "sum": total,
+            "sent": sent,
+            "gathered": parts,
+            "part": part,
+            "at_root": at_root if r.rank == 1 else None,
+        }
     return found
 
 
@@ -96,13 +101,16 @@ def truth_values(r: Rank):
     dist.broadcast(sent := own.clone(), 2)
     dist.all_gather(parts := [torch.zeros_like(own) for _ in r.everyone], own)
     got = torch.zeros_like(own)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, own, r.right),
-                                    dist.P2POp(dist.irecv, got, r.left)])
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, own, r.right), dist.P2POp(dist.irecv, got, r.left)]
+    )
     for work in works:
         work.wait()
-    dist.scatter(one := torch.zeros(3, dtype=torch.bool),
-                 [torch.tensor([i % 2 == 0, True, i < 2]) for i in r.everyone]
-                 if r.rank == 0 else None, 0)
+    dist.scatter(
+        one := torch.zeros(3, dtype=torch.bool),
+        [torch.tensor([i % 2 == 0, True, i < 2]) for i in r.everyone] if r.rank == 0 else None,
+        0,
+    )
     return {"sent": sent, "gathered": parts, "from the left": got, "scattered": one}
 
 
@@ -133,15 +141,21 @@ def non_contiguous_memory(r: Rank):
     """Where Gloo refuses or writes between a tensor's elements, a copy stands for it."""
     own = sample(r, torch.float32, 6, 10)
     dist.all_reduce(turned := own.clone().t())
-    dist.all_reduce(channels := sample(r, torch.float32, 2, 3, 4, 4).to(
-        memory_format=torch.channels_last))
+    dist.all_reduce(
+        channels := sample(r, torch.float32, 2, 3, 4, 4).to(memory_format=torch.channels_last)
+    )
     dist.all_gather(parts := [torch.zeros(6, 10) for _ in r.everyone], own.t().contiguous().t())
     base = torch.zeros(8, 8)
     box = base[2:4].view(-1)
     dist.broadcast(box.copy_(sample(r, torch.float32, 16)), 1)
     dist.all_reduce(shifted := sample(r, torch.float32, 21)[3:])
-    return {"turned": turned, "channels": channels, "parts": parts, "base": base,
-            "shifted": shifted}
+    return {
+        "turned": turned,
+        "channels": channels,
+        "parts": parts,
+        "base": base,
+        "shifted": shifted,
+    }
 
 
 @case()
@@ -156,8 +170,9 @@ def sparse_tensors(r: Rank):
             t = torch.sparse_coo_tensor([[0, 1], [r.rank, r.rank]], [1, 10], (2, r.world))
         else:  # most ranks have nothing
             places = [[3]] if r.rank == 1 else [[]]
-            t = torch.sparse_coo_tensor(torch.tensor(places, dtype=torch.int64),
-                                        torch.ones(len(places[0])), (5,))
+            t = torch.sparse_coo_tensor(
+                torch.tensor(places, dtype=torch.int64), torch.ones(len(places[0])), (5,)
+            )
         dist.all_reduce(t)
         found.append(t.to_dense())
     return found
@@ -193,8 +208,9 @@ def gathers_and_scatters(r: Rank):
         into = [torch.zeros(33) for _ in r.everyone] if r.rank == root else None
         dist.gather(own, into, root)
         parts = [torch.arange(5) + 10 * i + 100 * root for i in r.everyone]
-        dist.scatter(one := torch.zeros(5, dtype=torch.int64),
-                     parts if r.rank == root else None, root)
+        dist.scatter(
+            one := torch.zeros(5, dtype=torch.int64), parts if r.rank == root else None, root
+        )
         found[str(root)] = [into, one]
     return found
 
@@ -208,7 +224,7 @@ def all_gathers(r: Rank):
     padded = torch.full((r.world, 2), r.rank)
     dist.all_gather(full := [torch.zeros_like(padded) for _ in r.everyone], padded)
     for box, part in zip(uneven, full, strict=True):
-        box.copy_(part[:box.shape[0]])
+        box.copy_(part[: box.shape[0]])
     return [parts, whole, uneven]
 
 
@@ -218,8 +234,9 @@ def reduce_scatters(r: Rank):
     dist.reduce_scatter_tensor(single := torch.zeros(40), whole)
     dist.reduce_scatter(part := torch.zeros(40), list(whole.chunk(r.world)))
     numbers = sample(r, torch.int64, 3 * r.world, 5)
-    dist.reduce_scatter_tensor(most := torch.zeros(3, 5, dtype=torch.int64), numbers,
-                               op=ReduceOp.MAX)
+    dist.reduce_scatter_tensor(
+        most := torch.zeros(3, 5, dtype=torch.int64), numbers, op=ReduceOp.MAX
+    )
     return [single, part, most]
 
 
@@ -237,8 +254,9 @@ def all_to_alls(r: Rank):
 @case(0)
 def point_to_point(r: Rank):
     out, into = torch.full((70_000,), float(r.rank)), torch.zeros(70_000)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, out, r.right),
-                                    dist.P2POp(dist.irecv, into, r.left)])
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, out, r.right), dist.P2POp(dist.irecv, into, r.left)]
+    )
     for work in works:
         work.wait()
     found = {"ring": into}
@@ -274,13 +292,19 @@ def many_messages_in_both_directions(r: Rank):
 @case(0)
 def objects(r: Rank):
     dist.all_gather_object(seen := [None] * r.world, {"rank": r.rank, "pad": "x" * 100 * r.rank})
-    dist.broadcast_object_list(box := [("from", r.rank), None, "a" * 1000] if r.rank == 1
-                               else [None] * 3, 1)
+    dist.broadcast_object_list(
+        box := [("from", r.rank), None, "a" * 1000] if r.rank == 1 else [None] * 3, 1
+    )
     dist.gather_object({r.rank, 99}, got := [None] * r.world if r.rank == 2 else None, 2)
-    dist.scatter_object_list(out := [None], [f"to {i}" for i in r.everyone]
-                             if r.rank == 0 else None, 0)
-    found = {"all": seen, "box": box, "gathered": [sorted(s) for s in got] if got else None,
-             "scattered": out}
+    dist.scatter_object_list(
+        out := [None], [f"to {i}" for i in r.everyone] if r.rank == 0 else None, 0
+    )
+    found = {
+        "all": seen,
+        "box": box,
+        "gathered": [sorted(s) for s in got] if got else None,
+        "scattered": out,
+    }
     if r.rank == 0:
         dist.send_object_list([1, "two", [3.0]], 1)
     elif r.rank == 1:
@@ -324,15 +348,20 @@ def functional_collectives(r: Rank):
     x = sample(r, torch.float32, 12 * r.world)
     everyone = r.everyone
     pair = functional.all_reduce_coalesced([x, x * 2], "sum", everyone)
-    return {name: functional.wait_tensor(t) for name, t in {
-        "all_reduce": functional.all_reduce(x, "sum", everyone),
-        "max": functional.all_reduce(x, "max", everyone),
-        "all_gather": functional.all_gather_tensor(x, 0, everyone),
-        "all_gather of columns": functional.all_gather_tensor(x.reshape(-1, 2), 1, everyone),
-        "reduce_scatter": functional.reduce_scatter_tensor(x, "sum", 0, everyone),
-        "all_to_all": functional.all_to_all_single(x, None, None, everyone),
-        "broadcast": functional.broadcast(x, 1, everyone),
-        "first": pair[0], "second": pair[1]}.items()}
+    return {
+        name: functional.wait_tensor(t)
+        for name, t in {
+            "all_reduce": functional.all_reduce(x, "sum", everyone),
+            "max": functional.all_reduce(x, "max", everyone),
+            "all_gather": functional.all_gather_tensor(x, 0, everyone),
+            "all_gather of columns": functional.all_gather_tensor(x.reshape(-1, 2), 1, everyone),
+            "reduce_scatter": functional.reduce_scatter_tensor(x, "sum", 0, everyone),
+            "all_to_all": functional.all_to_all_single(x, None, None, everyone),
+            "broadcast": functional.broadcast(x, 1, everyone),
+            "first": pair[0],
+            "second": pair[1],
+        }.items()
+    }
 
 
 @case()
@@ -342,7 +371,8 @@ def functional_collectives_with_gradients(r: Rank):
     for name, call in {
         "all_gather": lambda: functional.all_gather_tensor_autograd(x, 0, r.everyone),
         "reduce_scatter": lambda: functional.reduce_scatter_tensor_autograd(
-            x, "sum", 0, r.everyone),
+            x, "sum", 0, r.everyone
+        ),
         "all_to_all": lambda: functional.all_to_all_single_autograd(x, None, None, r.everyone),
     }.items():
         out = functional.wait_tensor(call())

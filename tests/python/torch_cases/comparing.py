@@ -19,17 +19,27 @@ def differences(mine: Any, theirs: Any, spread: float, where: str = "") -> list[
     if isinstance(mine, dict):
         if list(mine) != list(theirs):
             return [f"{where}: keys {list(mine)} are not {list(theirs)}"]
-        return [line for key in mine
-                for line in differences(mine[key], theirs[key], spread, f"{where}.{key}")]
+        return [
+            line
+            for key in mine
+            for line in differences(mine[key], theirs[key], spread, f"{where}.{key}")
+        ]
     if isinstance(mine, list):
         if len(mine) != len(theirs):
             return [f"{where}: {len(mine)} values are not {len(theirs)}"]
-        return [line for place, pair in enumerate(zip(mine, theirs, strict=True))
-                for line in differences(*pair, spread, f"{where}[{place}]")]
+        return [
+            line
+            for place, pair in enumerate(zip(mine, theirs, strict=True))
+            for line in differences(*pair, spread, f"{where}[{place}]")
+        ]
     if isinstance(mine, float):
         # Python's floats come from the default type by item().
-        return _tensors(torch.tensor(mine, dtype=torch.float32),
-                        torch.tensor(theirs, dtype=torch.float32), spread, where)
+        return _tensors(
+            torch.tensor(mine, dtype=torch.float32),
+            torch.tensor(theirs, dtype=torch.float32),
+            spread,
+            where,
+        )
     if isinstance(mine, torch.Tensor):
         return _tensors(mine, theirs, spread, where)
     return [] if mine == theirs else [f"{where}: {mine!r} is not {theirs!r}"]
@@ -37,8 +47,9 @@ def differences(mine: Any, theirs: Any, spread: float, where: str = "") -> list[
 
 def _tensors(mine: torch.Tensor, theirs: torch.Tensor, spread: float, where: str) -> list[str]:
     if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
-        return [f"{where}: {mine.dtype} {tuple(mine.shape)} is not "
-                f"{theirs.dtype} {tuple(theirs.shape)}"]
+        return [
+            f"{where}: {mine.dtype} {tuple(mine.shape)} is not {theirs.dtype} {tuple(theirs.shape)}"
+        ]
     if mine.is_complex():
         mine, theirs = torch.view_as_real(mine), torch.view_as_real(theirs)
     if not mine.dtype.is_floating_point:
@@ -46,8 +57,10 @@ def _tensors(mine: torch.Tensor, theirs: torch.Tensor, spread: float, where: str
         if not wrong.any():
             return []
         place = wrong.flatten().nonzero()[0].item()
-        return [f"{where}: element {place} is {mine.flatten()[place].item()}, not "
-                f"{theirs.flatten()[place].item()} ({int(wrong.sum())} of {wrong.numel()} differ)"]
+        return [
+            f"{where}: element {place} is {mine.flatten()[place].item()}, not "
+            f"{theirs.flatten()[place].item()} ({int(wrong.sum())} of {wrong.numel()} differ)"
+        ]
     eps = torch.finfo(mine.dtype).eps
     a, b = mine.double().flatten(), theirs.double().flatten()
     same = (a == b) | (a.isnan() & b.isnan())
@@ -59,8 +72,10 @@ def _tensors(mine: torch.Tensor, theirs: torch.Tensor, spread: float, where: str
     if off.max().item() <= spread * eps * largest:
         return []
     place = int(off.argmax())
-    return [f"{where}: element {place} is {a[place].item():.9g}, not {b[place].item():.9g}: "
-            f"{off[place].item() / (eps * largest or eps):.1f} epsilons of {mine.dtype} off"]
+    return [
+        f"{where}: element {place} is {a[place].item():.9g}, not {b[place].item():.9g}: "
+        f"{off[place].item() / (eps * largest or eps):.1f} epsilons of {mine.dtype} off"
+    ]
 
 
 def largest_distance(mine: Any, theirs: Any) -> float:

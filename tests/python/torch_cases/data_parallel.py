@@ -166,13 +166,13 @@ def ddp_hook_allreduce(r: Rank):
     return hooked(r, None, default_hooks.allreduce_hook)
 
 
-@case(2 ** 14)
+@case(2**14)
 def ddp_hook_fp16(r: Rank):
     """Values travel as fp16: an order of additions shows in its tenth bit."""
     return hooked(r, None, default_hooks.fp16_compress_hook)
 
 
-@case(2 ** 16)
+@case(2**16)
 def ddp_hook_bf16(r: Rank):
     """DDP refuses the hook by its name without CUDA; under another name it is what users run."""
     refusal = ""
@@ -190,16 +190,18 @@ def ddp_hook_bf16(r: Rank):
 @case()
 def ddp_hook_powersgd(r: Rank):
     """The hook's callback waits for a future of its own collective."""
-    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2,
-                                        min_compression_rate=0.5)
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=2, start_powerSGD_iter=2, min_compression_rate=0.5
+    )
     return hooked(r, state, powerSGD_hook.powerSGD_hook, steps=6)
 
 
-@case(2 ** 14)
+@case(2**14)
 def ddp_hook_fp16_around_powersgd(r: Rank):
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    return hooked(r, state, default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook),
-                  steps=5)
+    return hooked(
+        r, state, default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook), steps=5
+    )
 
 
 @case()
@@ -219,7 +221,8 @@ def ddp_hook_post_local_sgd(r: Rank):
     model = DDP(network())
     model.register_comm_hook(
         post_localSGD_hook.PostLocalSGDState(None, groups[r.rank // 2], start_localSGD_iter=2),
-        post_localSGD_hook.post_localSGD_hook)
+        post_localSGD_hook.post_localSGD_hook,
+    )
     averager = PeriodicModelAverager(period=2, warmup_steps=2)
     optimizer = torch.distributed.optim.PostLocalSGDOptimizer(sgd(model), averager)
     return trained(model, train(model, r.rank, optimizer, steps=6))
@@ -242,8 +245,9 @@ def zero_with_bucket_views(r: Rank):
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     model = DDP(network())
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD,
-                                        parameters_as_bucket_view=True, lr=0.05)
+    optimizer = ZeroRedundancyOptimizer(
+        model.parameters(), torch.optim.SGD, parameters_as_bucket_view=True, lr=0.05
+    )
     optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3))], "lr": 0.1})
     return trained(model, train(model, r.rank, optimizer))
 
@@ -276,5 +280,3 @@ def two_ddp_models_in_turns(r: Rank):
             optimizer.step()
             optimizer.zero_grad()
     return [state(model) for model in models]
-
-

@@ -11,7 +11,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
-@case(2 ** 14)
+@case(2**14)
 def ddp_builtin_hooks(r: Rank):
     """Hooks in C++. Values of one travel as fp16."""
     found = {}
@@ -41,7 +41,7 @@ def split_groups(r: Rank):
         half = dist.split_group(split_ranks=[r.everyone[::2], r.everyone[1::2]])
     except RuntimeError:
         return "refused"
-    dist.all_reduce(t := torch.tensor([10 ** r.rank]), group=half)
+    dist.all_reduce(t := torch.tensor([10**r.rank]), group=half)
     return [t, dist.get_rank(half), dist.get_world_size(half)]
 
 

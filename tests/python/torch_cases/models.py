@@ -37,8 +37,10 @@ def batches(rank: int, count: int = 4, size: int = BATCH) -> Iterator[tuple[torc
     """Inputs and classes of one rank: other ranks get other ones."""
     generator = torch.Generator().manual_seed(100 + rank)
     for _ in range(count):
-        yield (torch.randn(size, WIDTH, generator=generator),
-               torch.randint(0, CLASSES, (size,), generator=generator))
+        yield (
+            torch.randn(size, WIDTH, generator=generator),
+            torch.randint(0, CLASSES, (size,), generator=generator),
+        )
 
 
 def loss_of(output: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -50,8 +52,9 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
 
 
-def train(model: nn.Module, rank: int, optimizer: torch.optim.Optimizer | None = None,
-          steps: int = 4) -> list[float]:
+def train(
+    model: nn.Module, rank: int, optimizer: torch.optim.Optimizer | None = None, steps: int = 4
+) -> list[float]:
     """`steps` steps; the loss of each."""
     optimizer, losses = optimizer or sgd(model), []
     for x, y in batches(rank, steps):

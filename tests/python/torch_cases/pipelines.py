@@ -30,10 +30,15 @@ def pipeline(r: Rank, schedule: type, *, per_rank: int = 1, folded: bool = False
     if folded:  # the last stage is with the first
         mine = [r.rank, count - 1 - r.rank]
     modules = [stage(index) for index in mine]
-    stages = [PipelineStage(module, index, count, torch.device("cpu"))
-              for module, index in zip(modules, mine, strict=True)]
-    run = schedule(stages[0] if per_rank == 1 else stages, MICRO,
-                   loss_fn=lambda y, target: (y - target).square().mean())
+    stages = [
+        PipelineStage(module, index, count, torch.device("cpu"))
+        for module, index in zip(modules, mine, strict=True)
+    ]
+    run = schedule(
+        stages[0] if per_rank == 1 else stages,
+        MICRO,
+        loss_fn=lambda y, target: (y - target).square().mean(),
+    )
     optimizer = torch.optim.SGD([p for m in modules for p in m.parameters()], lr=0.05)
     losses: list[float] = []
     for step in range(steps):
@@ -42,12 +47,10 @@ def pipeline(r: Rank, schedule: type, *, per_rank: int = 1, folded: bool = False
         optimizer.zero_grad()
         of_step: list[torch.Tensor] = []
         first, last = 0 in mine, count - 1 in mine
-        run.step(*([x] if first else []),
-                 **({"target": target, "losses": of_step} if last else {}))
+        run.step(*([x] if first else []), **({"target": target, "losses": of_step} if last else {}))
         optimizer.step()
         losses += [loss.item() for loss in of_step]
-    return {"losses": losses,
-            "parameters": [p for m in modules for p in m.parameters()]}
+    return {"losses": losses, "parameters": [p for m in modules for p in m.parameters()]}
 
 
 @case()
@@ -89,9 +92,12 @@ def pipeline_beside_data_parallel(r: Rank):
     index = mesh.get_local_rank("stage")
     module = stage(index)
     run = Schedule1F1B(
-        PipelineStage(module, index, r.world // 2, torch.device("cpu"),
-                      group=mesh.get_group("stage")),
-        4, loss_fn=lambda y, target: (y - target).square().mean())
+        PipelineStage(
+            module, index, r.world // 2, torch.device("cpu"), group=mesh.get_group("stage")
+        ),
+        4,
+        loss_fn=lambda y, target: (y - target).square().mean(),
+    )
     generator = torch.Generator().manual_seed(mesh.get_local_rank("data"))
     x, target = (torch.randn(8, WIDTH, generator=generator) for _ in range(2))
     last = index == r.world // 2 - 1

@@ -45,8 +45,9 @@ class Outcome:
     results: list[Any] = field(default_factory=list, repr=False)
 
 
-def run(placement: str, world: int, cases: Mapping[str, Case], directory: Path,
-        limit: float = CASE_S) -> dict[str, Outcome]:
+def run(
+    placement: str, world: int, cases: Mapping[str, Case], directory: Path, limit: float = CASE_S
+) -> dict[str, Outcome]:
     """Runs cases in one job. A case that fails or hangs ends its job; those after it run in
     another."""
     outcomes: dict[str, Outcome] = {}
@@ -61,7 +62,7 @@ def run(placement: str, world: int, cases: Mapping[str, Case], directory: Path,
         trouble = PLACEMENTS[placement](world, arguments, folder, START_S + limit * len(left))
         found = _read(folder, world, left, trouble)
         outcomes |= {each.name: each for each in found}
-        left = left[len(found):]
+        left = left[len(found) :]
 
 
 def _for_all_users(folder: Path) -> Path:
@@ -79,8 +80,14 @@ def _read(folder: Path, world: int, names: Sequence[str], trouble: str) -> list[
         times = [re.search(rf"^case {name} ok ([0-9.]+) s$", log, re.M) for log in logs]
         files = [folder / "out" / f"{name}.{rank}.pt" for rank in range(world)]
         if all(times) and all(file.exists() for file in files):
-            found.append(Outcome(name, "", max(float(t[1]) for t in times if t),
-                                 [torch.load(file, weights_only=True) for file in files]))
+            found.append(
+                Outcome(
+                    name,
+                    "",
+                    max(float(t[1]) for t in times if t),
+                    [torch.load(file, weights_only=True) for file in files],
+                )
+            )
             continue
         found.append(Outcome(name, _reason(name, logs, trouble)))
         return found
@@ -120,15 +127,18 @@ def over_gloo(world: int, arguments: list[str], folder: Path, limit: float) -> s
 
 
 def over_loopback(world: int, arguments: list[str], folder: Path, limit: float) -> str:
-    return _in_processes(world, arguments, folder, limit, nic=True, LOOMNET_MAP_BACKEND="1",
-                         LOOMNET_TRANSPORT="mrc")
+    return _in_processes(
+        world, arguments, folder, limit, nic=True, LOOMNET_MAP_BACKEND="1", LOOMNET_TRANSPORT="mrc"
+    )
 
 
-def _in_processes(world: int, arguments: list[str], folder: Path, limit: float, *, nic: bool,
-                  **environment: str) -> str:
+def _in_processes(
+    world: int, arguments: list[str], folder: Path, limit: float, *, nic: bool, **environment: str
+) -> str:
     (folder / "ranks").mkdir()
-    with Ranks(str(SCRIPT), world, *arguments, directory=folder / "ranks", nic=nic,
-               **environment) as ranks:
+    with Ranks(
+        str(SCRIPT), world, *arguments, directory=folder / "ranks", nic=nic, **environment
+    ) as ranks:
         deadline = time.monotonic() + limit
         while len(ranks.status) < world and time.monotonic() < deadline:
             ranks.poll()
@@ -138,37 +148,45 @@ def _in_processes(world: int, arguments: list[str], folder: Path, limit: float, 
             time.sleep(0.02)
         failed = {rank: status for rank, status in ranks.status.items() if status}
         late = sorted(set(range(world)) - set(ranks.status))
-    return (f"exit statuses {failed}" if failed else f"ranks {late} still run" if late else "")
+    return f"exit statuses {failed}" if failed else f"ranks {late} still run" if late else ""
 
 
 def on_virtual_clock(world: int, arguments: list[str], folder: Path, limit: float) -> str:
-    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=world // 2,
-                              rate="400 Gb/s", delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=2, leaves=2, spines=2, hosts_per_leaf=world // 2, rate="400 Gb/s", delay="1 us"
+    )
     lab = Lab("torch_cases", directory=folder, max_wall_s=limit)
     return _in_lab(lab, fabric, world, arguments, compute="1 ms")
 
 
 def live(world: int, arguments: list[str], folder: Path, limit: float) -> str:
-    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=world // 2,
-                              **LIVE[world])
+    fabric = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=world // 2, **LIVE[world]
+    )
     lab = Lab("torch_cases", clock="live", directory=folder, max_wall_s=limit)
     return _in_lab(lab, fabric, world, arguments)
 
 
 def _in_lab(lab: Lab, fabric: ln.Fabric, world: int, arguments: list[str], **options: Any) -> str:
-    job = ln.TorchJob(SCRIPT, args=arguments, ranks=world, transport="mrc", stall_timeout=None,
-                      **options)
+    job = ln.TorchJob(
+        SCRIPT, args=arguments, ranks=world, transport="mrc", stall_timeout=None, **options
+    )
     data = lab.run(fabric, job).data
     if data.fidelity.unexplained:
         return f"{data.fidelity.unexplained} packets are unexplained"
     if data.ended == "finished" and not data.errors:
         return ""
-    return "\n".join([f"{data.ended}: {data.reason}",
-                      *(f"{each.who}: {each.message}" for each in data.errors)])
+    return "\n".join(
+        [f"{data.ended}: {data.reason}", *(f"{each.who}: {each.message}" for each in data.errors)]
+    )
 
 
 PLACEMENTS: dict[str, Callable[[int, list[str], Path, float], str]] = {
-    "gloo": over_gloo, "loopback": over_loopback, "virtual": on_virtual_clock, "live": live}
+    "gloo": over_gloo,
+    "loopback": over_loopback,
+    "virtual": on_virtual_clock,
+    "live": live,
+}
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -176,9 +194,11 @@ def verdict(case: Case, mine: Outcome, theirs: Outcome, *, to_the_bit: bool = Fa
     """Why the outcome is not that of the other placement; empty: it is."""
     if mine.why or theirs.why:
         return mine.why or f"the reference failed: {theirs.why}"
-    lines = [f"rank {rank}{line}" for rank, pair in
-             enumerate(zip(mine.results, theirs.results, strict=True))
-             for line in comparing.differences(*pair, 0 if to_the_bit else case.spread)]
+    lines = [
+        f"rank {rank}{line}"
+        for rank, pair in enumerate(zip(mine.results, theirs.results, strict=True))
+        for line in comparing.differences(*pair, 0 if to_the_bit else case.spread)
+    ]
     return "\n".join(lines[:8])
 
 
@@ -186,8 +206,9 @@ def forked(directory: Path) -> bool:
     """Whether ranks of the virtual clock began with PyTorch imported: their first line tells the
     CPU time that each process had used by then, which imports take seconds of."""
     logs = list(directory.glob("virtual-*/ranks/*.log"))
-    times = [re.search(r"^rank \d+ of \d+, ([0-9.]+) s of CPU time", _text(log), re.M)
-             for log in logs]
+    times = [
+        re.search(r"^rank \d+ of \d+, ([0-9.]+) s of CPU time", _text(log), re.M) for log in logs
+    ]
     return bool(logs) and all(each is not None and float(each[1]) < 1.0 for each in times)
 
 

@@ -9,8 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Modules of cases, in the order in which the table lists them.
-FAMILIES = ("data_parallel", "sharded", "tensor_parallel", "pipelines", "collectives", "subgroups",
-            "around", "waiting", "kinds")
+FAMILIES = (
+    "data_parallel",
+    "sharded",
+    "tensor_parallel",
+    "pipelines",
+    "collectives",
+    "subgroups",
+    "around",
+    "waiting",
+    "kinds",
+)
 
 # Kinds of distributed training that have no case, each with the reason.
 LEFT_OUT = {
@@ -74,8 +83,9 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(spread: float = 16, *, group: bool = True,
-         live: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def case(
+    spread: float = 16, *, group: bool = True, live: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function as a case; see :class:`Case`. `live`: of the six that run live in every
     test run."""
 

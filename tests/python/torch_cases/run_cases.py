@@ -58,9 +58,13 @@ def main() -> None:
         try:
             torch.manual_seed(place)
             if case.group:
-                dist.init_process_group("gloo", store=dist.PrefixStore(f"case{place}", store),
-                                        rank=number, world_size=world,
-                                        timeout=timedelta(seconds=300))
+                dist.init_process_group(
+                    "gloo",
+                    store=dist.PrefixStore(f"case{place}", store),
+                    rank=number,
+                    world_size=world,
+                    timeout=timedelta(seconds=300),
+                )
             result = case.run(Rank(number, world, folder, kept))
             if case.group:
                 dist.barrier()
@@ -70,8 +74,9 @@ def main() -> None:
             os._exit(1)
         faulthandler.cancel_dump_traceback_later()
         torch.save(plain(result), os.path.join(out, f"{name}.{number}.part"))
-        os.rename(os.path.join(out, f"{name}.{number}.part"),
-                  os.path.join(out, f"{name}.{number}.pt"))
+        os.rename(
+            os.path.join(out, f"{name}.{number}.part"), os.path.join(out, f"{name}.{number}.pt")
+        )
         print(f"case {name} ok {time.monotonic() - start:.2f} s", flush=True)
         torch._dynamo.reset()
 

@@ -30,8 +30,10 @@ def fsdp1(r: Rank, **options: object):
     model = FullyShardedDataParallel(network(), device_id=CPU, auto_wrap_policy=BLOCKS, **options)
     losses = train(model, r.rank)
     with FullyShardedDataParallel.summon_full_params(model):
-        return {"losses": losses,
-                "parameters": {n: p.detach().clone() for n, p in model.named_parameters()}}
+        return {
+            "losses": losses,
+            "parameters": {n: p.detach().clone() for n, p in model.named_parameters()},
+        }
 
 
 @case()
@@ -57,21 +59,26 @@ def fsdp1_no_shard(r: Rank):
 @case()
 def fsdp1_hybrid_shard(r: Rank):
     mesh = init_device_mesh("cpu", (2, r.world // 2), mesh_dim_names=("replicate", "shard"))
-    return fsdp1(r, sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh,
-                 use_orig_params=True)
+    return fsdp1(
+        r, sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh, use_orig_params=True
+    )
 
 
-@case(2 ** 16)
+@case(2**16)
 def fsdp1_bf16(r: Rank):
     """Gradients are reduced as bf16: an order of additions shows in the eighth bit."""
-    return fsdp1(r, use_orig_params=True, mixed_precision=MixedPrecision(
-        param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
+    return fsdp1(
+        r,
+        use_orig_params=True,
+        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16),
+    )
 
 
 @case()
 def fsdp1_clipping_and_optimizer_state(r: Rank):
-    model = FullyShardedDataParallel(network(), device_id=CPU, auto_wrap_policy=BLOCKS,
-                                     use_orig_params=True)
+    model = FullyShardedDataParallel(
+        network(), device_id=CPU, auto_wrap_policy=BLOCKS, use_orig_params=True
+    )
     optimizer, norms = sgd(model), []
     for x, y in batches(r.rank):
         optimizer.zero_grad()
@@ -92,8 +99,10 @@ def fsdp2(model: torch.nn.Module, **options: object) -> torch.nn.Module:
 def fsdp2_trained(r: Rank, **options: object):
     model = fsdp2(network(), **options)
     losses = train(model, r.rank)
-    return {"own": trained(model, losses),
-            "whole": {n: p.full_tensor() for n, p in model.named_parameters()}}
+    return {
+        "own": trained(model, losses),
+        "whole": {n: p.full_tensor() for n, p in model.named_parameters()},
+    }
 
 
 @case(live=True)
@@ -106,10 +115,11 @@ def fsdp2_without_resharding(r: Rank):
     return fsdp2_trained(r, reshard_after_forward=False)
 
 
-@case(2 ** 16)
+@case(2**16)
 def fsdp2_bf16(r: Rank):
-    return fsdp2_trained(r, mp_policy=MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
+    return fsdp2_trained(
+        r, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    )
 
 
 @case()
@@ -155,8 +165,7 @@ def restored(r: Rank, save) -> dict[str, object]:
     parts = get_state_dict(other, its)
     state = {"model": parts[0], "optimizer": parts[1]}
     dcp.load(state, checkpoint_id=r.folder)
-    set_state_dict(other, its, model_state_dict=state["model"],
-                   optim_state_dict=state["optimizer"])
+    set_state_dict(other, its, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     again = train(other, r.rank, its)
     assert again == further, f"after the checkpoint {again}, before {further}"
     return trained(other, again)
@@ -184,8 +193,9 @@ def checkpoint_async(r: Rank):
 def checkpoint_of_whole_parameters(r: Rank):
     model = fsdp2(network())
     losses = train(model, r.rank)
-    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True,
-                                                                 broadcast_from_rank0=False))
+    whole = get_model_state_dict(
+        model, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=False)
+    )
     if r.rank == 0:
         torch.save(whole, f"{r.folder}/whole.pt")
     dist.barrier()

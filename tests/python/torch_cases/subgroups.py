@@ -18,9 +18,9 @@ def subgroups_made_late(r: Rank):
     """After traffic on the default group, and used before the next one is made."""
     found = [total(None, r.rank)]
     pairs = [dist.new_group([2 * i, 2 * i + 1]) for i in range(r.world // 2)]
-    found.append(total(pairs[r.rank // 2], 10 ** r.rank))
+    found.append(total(pairs[r.rank // 2], 10**r.rank))
     halves = [dist.new_group(ranks) for ranks in (r.everyone[::2], r.everyone[1::2])]
-    found.append(total(halves[r.rank % 2], 10 ** r.rank))
+    found.append(total(halves[r.rank % 2], 10**r.rank))
     turned = dist.new_group(r.everyone[::-1])
     dist.broadcast(t := torch.tensor([r.rank]), r.world - 1, group=turned)
     found += [int(t), dist.get_rank(turned), dist.get_group_rank(turned, 1)]
@@ -33,8 +33,10 @@ def hundred_groups(r: Rank):
     groups = [dist.new_group(r.everyone) for _ in range(100)]
     found = [total(group, r.rank * number) for number, group in enumerate(groups)]
     tensors = [torch.tensor([number + r.rank]) for number in range(100)]
-    works = [dist.all_reduce(t, group=group, async_op=True)
-             for group, t in zip(groups, tensors, strict=True)]
+    works = [
+        dist.all_reduce(t, group=group, async_op=True)
+        for group, t in zip(groups, tensors, strict=True)
+    ]
     for work in works:
         work.wait()
     return [found, tensors]
@@ -60,7 +62,7 @@ def groups_one_after_another(r: Rank):
         members = [i for i in r.everyone if (i + number) % 3 or i < 2]
         group = dist.new_group(members)
         if r.rank in members:
-            found.append(total(group, 10 ** r.rank))
+            found.append(total(group, 10**r.rank))
             dist.barrier(group)
             dist.destroy_process_group(group)
     return found
@@ -69,9 +71,9 @@ def groups_one_after_another(r: Rank):
 @case(0)
 def new_subgroups(r: Rank):
     mine, all_of_them = dist.new_subgroups(2)
-    found = [total(mine, 10 ** r.rank), len(all_of_them)]
+    found = [total(mine, 10**r.rank), len(all_of_them)]
     mine, _ = dist.new_subgroups_by_enumeration([r.everyone[::2], r.everyone[1::2]])
-    return [*found, total(mine, 10 ** r.rank)]
+    return [*found, total(mine, 10**r.rank)]
 
 
 @case(0)
@@ -79,10 +81,10 @@ def groups_made_by_their_members_alone(r: Rank):
     found = [total(None, 1)]
     pair = [r.rank // 2 * 2, r.rank // 2 * 2 + 1]
     group = dist.new_group(pair, use_local_synchronization=True)
-    found.append(total(group, 10 ** r.rank))
+    found.append(total(group, 10**r.rank))
     if r.rank in (1, 3):
         group = dist.new_group([1, 3], use_local_synchronization=True)
-        found.append(total(group, 10 ** r.rank))
+        found.append(total(group, 10**r.rank))
     return [*found, total(None, 2)]
 
 
@@ -92,10 +94,11 @@ def groups_busy_at_once(r: Rank):
     groups = [dist.new_group(r.everyone) for _ in range(3)]
     tensors = [torch.full((50_000,), r.rank + i) for i in range(3)]
     orders = ((0, 1, 2), (2, 0, 1), (1, 2, 0), (0, 2, 1))
-    works = [dist.all_reduce(tensors[i], group=groups[i], async_op=True)
-             for i in orders[r.rank % 4]]
+    works = [
+        dist.all_reduce(tensors[i], group=groups[i], async_op=True) for i in orders[r.rank % 4]
+    ]
     pair, _ = dist.new_subgroups(2)
-    inner = total(pair, 10 ** r.rank)
+    inner = total(pair, 10**r.rank)
     for work in reversed(works):
         work.wait()
     return [tensors, inner]
@@ -105,10 +108,10 @@ def groups_busy_at_once(r: Rank):
 def mesh_made_late(r: Rank):
     dist.barrier()
     mesh = init_device_mesh("cpu", (2, r.world // 2), mesh_dim_names=("a", "b"))
-    found = [total(mesh.get_group(name), 10 ** r.rank) for name in ("a", "b")]
+    found = [total(mesh.get_group(name), 10**r.rank) for name in ("a", "b")]
     again = init_device_mesh("cpu", (r.world // 2, 2), mesh_dim_names=("c", "d"))
     flat = again["c", "d"]._flatten()
-    return [*found, total(again.get_group("d"), 10 ** r.rank), total(flat.get_group(), 1)]
+    return [*found, total(again.get_group("d"), 10**r.rank), total(flat.get_group(), 1)]
 
 
 @case(0)
@@ -131,11 +134,17 @@ def monitored_barriers(r: Rank):
 
 @case(0)
 def what_a_group_says_of_itself(r: Rank):
-    half = dist.new_group(r.everyone[:r.world // 2])
+    half = dist.new_group(r.everyone[: r.world // 2])
     group = dist.distributed_c10d._get_default_group()
-    found = {"rank": group.rank(), "size": group.size(), "initialized": dist.is_initialized(),
-             "backend": dist.get_backend(), "ranks": dist.get_process_group_ranks(group),
-             "half": dist.get_world_size(half), "own": dist.get_rank(half)}
+    found = {
+        "rank": group.rank(),
+        "size": group.size(),
+        "initialized": dist.is_initialized(),
+        "backend": dist.get_backend(),
+        "ranks": dist.get_process_group_ranks(group),
+        "half": dist.get_world_size(half),
+        "own": dist.get_rank(half),
+    }
     if r.rank < r.world // 2:
         found["half's ranks"] = dist.get_process_group_ranks(half)
     return found

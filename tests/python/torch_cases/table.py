@@ -49,8 +49,13 @@ def known(file: Path, of: str) -> dict[tuple[str, str, int], str]:
     return found
 
 
-def fill(places: Sequence[str], ranks: int, file: Path, cases: dict[str, Case],
-         say: Callable[[str], None] = print) -> list[str]:
+def fill(
+    places: Sequence[str],
+    ranks: int,
+    file: Path,
+    cases: dict[str, Case],
+    say: Callable[[str], None] = print,
+) -> list[str]:
     """Runs what FILE does not know to be right. Returns the lines of what is not right.
 
     The virtual clock is compared with the loopback NIC too, to the bit.
@@ -59,15 +64,21 @@ def fill(places: Sequence[str], ranks: int, file: Path, cases: dict[str, Case],
     before = known(file, of)
     file.parent.mkdir(parents=True, exist_ok=True)
     for family in FAMILIES:
-        todo = {name: case for name, case in cases.items() if case.family == family
-                and any(before.get((name, place, ranks)) != "ok" for place in places)}
+        todo = {
+            name: case
+            for name, case in cases.items()
+            if case.family == family
+            and any(before.get((name, place, ranks)) != "ok" for place in places)
+        }
         for names in _chunks(list(todo)):
             for entry in _verdicts(places, ranks, {name: todo[name] for name in names}):
                 with open(file, "a") as out:
                     out.write(json.dumps({**entry, "of": of}) + "\n")
                 first = entry["verdict"].splitlines()[0]
-                line = (f"{entry['case']:45} {entry['placement']:9} {ranks:2} ranks "
-                        f"{entry['seconds']:7.2f} s  {first}")
+                line = (
+                    f"{entry['case']:45} {entry['placement']:9} {ranks:2} ranks "
+                    f"{entry['seconds']:7.2f} s  {first}"
+                )
                 say(line)
                 if entry["verdict"] != "ok":
                     wrong.append(f"{line}\n{entry['verdict']}")
@@ -75,7 +86,7 @@ def fill(places: Sequence[str], ranks: int, file: Path, cases: dict[str, Case],
 
 
 def _chunks(names: list[str]) -> Iterator[list[str]]:
-    return (names[i:i + AT_ONCE] for i in range(0, len(names), AT_ONCE))
+    return (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE))
 
 
 def _verdicts(places: Sequence[str], ranks: int, cases: dict[str, Case]) -> Iterator[dict]:
@@ -91,8 +102,13 @@ def _verdicts(places: Sequence[str], ranks: int, cases: dict[str, Case]) -> Iter
         if place == "virtual" and not why:
             why = placements.verdict(case, mine, found["loopback"][name], to_the_bit=True)
             why = why and f"against the loopback NIC: {why}"
-        yield {"case": name, "placement": place, "ranks": ranks, "verdict": why or "ok",
-               "seconds": mine.seconds}
+        yield {
+            "case": name,
+            "placement": place,
+            "ranks": ranks,
+            "verdict": why or "ok",
+            "seconds": mine.seconds,
+        }
 
 
 def main() -> None:
@@ -106,8 +122,11 @@ def main() -> None:
     if unknown := set(given.cases) - set(cases):
         sys.exit(f"table: no case {', '.join(sorted(unknown))}")
     cases = {name: cases[name] for name in given.cases or cases}
-    wrong = [line for ranks in map(int, given.ranks.split(","))
-             for line in fill(given.placements.split(","), ranks, given.file, cases)]
+    wrong = [
+        line
+        for ranks in map(int, given.ranks.split(","))
+        for line in fill(given.placements.split(","), ranks, given.file, cases)
+    ]
     sys.exit(f"table: {len(wrong)} cases are not right" if wrong else None)
 
 

@@ -47,12 +47,16 @@ def mesh_of_two_dimensions(r: Rank):
     mesh = init_device_mesh("cpu", (2, r.world // 2), mesh_dim_names=("rows", "columns"))
     sums = {}
     for name in ("rows", "columns"):
-        dist.all_reduce(t := torch.tensor([10 ** r.rank]), group=mesh.get_group(name))
+        dist.all_reduce(t := torch.tensor([10**r.rank]), group=mesh.get_group(name))
         sums[name] = t
     flat = mesh["rows", "columns"]._flatten("all")
-    dist.all_reduce(t := torch.tensor([10 ** r.rank]), group=flat.get_group())
-    return {"sums": sums, "all": t, "place": mesh.get_coordinate(),
-            "members": dist.get_process_group_ranks(mesh.get_group("columns"))}
+    dist.all_reduce(t := torch.tensor([10**r.rank]), group=flat.get_group())
+    return {
+        "sums": sums,
+        "all": t,
+        "place": mesh.get_coordinate(),
+        "members": dist.get_process_group_ranks(mesh.get_group("columns")),
+    }
 
 
 @case()
@@ -60,8 +64,9 @@ def mesh_of_three_dimensions(r: Rank):
     mesh = init_device_mesh("cpu", (r.world // 4, 2, 2), mesh_dim_names=("a", "b", "c"))
     found = {}
     for name in "abc":
-        dist.all_gather_object(box := [None] * mesh[name].size(), r.rank,
-                               group=mesh.get_group(name))
+        dist.all_gather_object(
+            box := [None] * mesh[name].size(), r.rank, group=mesh.get_group(name)
+        )
         found[name] = box
     return found
 
@@ -100,14 +105,19 @@ class Plain(nn.Module):
 def sequence_parallel_layers(r: Rank):
     """The biases of the norms begin at zero and stay within what one rounding moves them."""
     mesh = init_device_mesh("cpu", (r.world,))
-    model = parallelize_module(Normed(), mesh, {
-        "norm": SequenceParallel(sequence_dim=0),
-        "block": PrepareModuleInput(input_layouts=(Shard(0),),
-                                    desired_input_layouts=(Replicate(),)),
-        "block.up": ColwiseParallel(),
-        "block.down": RowwiseParallel(output_layouts=Shard(0), use_local_output=False),
-        "last": SequenceParallel(sequence_dim=0),
-    })
+    model = parallelize_module(
+        Normed(),
+        mesh,
+        {
+            "norm": SequenceParallel(sequence_dim=0),
+            "block": PrepareModuleInput(
+                input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),)
+            ),
+            "block.up": ColwiseParallel(),
+            "block.down": RowwiseParallel(output_layouts=Shard(0), use_local_output=False),
+            "last": SequenceParallel(sequence_dim=0),
+        },
+    )
     optimizer, losses = sgd(model), []
     for step in range(3):
         optimizer.zero_grad()
@@ -123,8 +133,7 @@ def sequence_parallel_layers(r: Rank):
 def loss_in_parallel(r: Rank):
     """Cross entropy over classes that are spread over the ranks."""
     mesh = init_device_mesh("cpu", (r.world,))
-    head = parallelize_module(nn.Linear(WIDTH, 24), mesh,
-                              ColwiseParallel(use_local_output=False))
+    head = parallelize_module(nn.Linear(WIDTH, 24), mesh, ColwiseParallel(use_local_output=False))
     with loss_parallel():
         loss = nn.functional.cross_entropy(head(sample(8, WIDTH)), torch.arange(8) * 3)
         loss.backward()
@@ -135,8 +144,9 @@ def loss_in_parallel(r: Rank):
 def embedding_in_parallel(r: Rank):
     mesh = init_device_mesh("cpu", (r.world,))
     torch.manual_seed(4)
-    table = parallelize_module(nn.Embedding(30, WIDTH), mesh,
-                               RowwiseParallel(input_layouts=Replicate()))
+    table = parallelize_module(
+        nn.Embedding(30, WIDTH), mesh, RowwiseParallel(input_layouts=Replicate())
+    )
     out = table(torch.tensor([0, 7, 29, 7]))
     out.square().sum().backward()
     return {"out": out, "gradient": table.weight.grad}
@@ -148,8 +158,9 @@ def fsdp2_over_tensor_parallel(r: Rank):
     model = network()
     for module in model:
         if isinstance(module, Block):
-            parallelize_module(module, mesh["tensor"],
-                               {"up": ColwiseParallel(), "down": RowwiseParallel()})
+            parallelize_module(
+                module, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()}
+            )
             fully_shard(module, mesh=mesh["data"])
     fully_shard(model, mesh=mesh["data"])
     return trained_by(model)
@@ -161,9 +172,12 @@ def ddp_over_tensor_parallel(r: Rank):
     from torch.nn.parallel import DistributedDataParallel
 
     mesh = init_device_mesh("cpu", (2, r.world // 2), mesh_dim_names=("data", "tensor"))
-    model = parallelize_module(network(), mesh["tensor"],
-                               {f"{i}.up": ColwiseParallel() for i in range(2)}
-                               | {f"{i}.down": RowwiseParallel() for i in range(2)})
+    model = parallelize_module(
+        network(),
+        mesh["tensor"],
+        {f"{i}.up": ColwiseParallel() for i in range(2)}
+        | {f"{i}.down": RowwiseParallel() for i in range(2)},
+    )
     _pre_dp_module_transform(model)
     wrapped = DistributedDataParallel(model, process_group=mesh.get_group("data"))
     return trained_by(wrapped)
@@ -175,8 +189,12 @@ def dtensor_matmul(r: Rank):
     mesh = init_device_mesh("cpu", (r.world,))
     a, b = sample(16, 24), sample(24, 8, seed=1)
     found = {}
-    for name, left, right in (("row", Shard(0), Replicate()), ("column", Replicate(), Shard(1)),
-                              ("inner", Shard(1), Shard(0)), ("both", Shard(0), Shard(1))):
+    for name, left, right in (
+        ("row", Shard(0), Replicate()),
+        ("column", Replicate(), Shard(1)),
+        ("inner", Shard(1), Shard(0)),
+        ("both", Shard(0), Shard(1)),
+    ):
         product = distribute_tensor(a, mesh, [left]) @ distribute_tensor(b, mesh, [right])
         found[name] = {"own": product, "whole": product.full_tensor()}
     return found
@@ -188,8 +206,13 @@ def dtensor_redistribute(r: Rank):
     x = sample(16, 8)
     d = distribute_tensor(x, mesh, [Shard(0), Shard(1)])
     found = []
-    for placements in ([Replicate(), Shard(0)], [Shard(1), Shard(1)], [Shard(1), Replicate()],
-                       [Shard(0), Shard(0)], [Replicate(), Replicate()]):
+    for placements in (
+        [Replicate(), Shard(0)],
+        [Shard(1), Shard(1)],
+        [Shard(1), Replicate()],
+        [Shard(0), Shard(0)],
+        [Replicate(), Replicate()],
+    ):
         d = d.redistribute(mesh, placements)
         found.append({"own": d, "whole": d.full_tensor()})
     return found
@@ -201,8 +224,13 @@ def dtensor_of_uneven_shards(r: Rank):
     found = []
     for rows in (1, r.world - 1, r.world + 1, 3 * r.world + 2):
         d = distribute_tensor(torch.arange(rows * 6).reshape(rows, 6), mesh, [Shard(0)])
-        found.append({"own": d, "whole": d.full_tensor(),
-                      "turned": d.redistribute(mesh, [Shard(1)]).to_local()})
+        found.append(
+            {
+                "own": d,
+                "whole": d.full_tensor(),
+                "turned": d.redistribute(mesh, [Shard(1)]).to_local(),
+            }
+        )
     return found
 
 
@@ -224,10 +252,14 @@ def dtensor_reductions_and_softmax(r: Rank):
     mesh = init_device_mesh("cpu", (r.world,))
     # PyTorch refuses max() where a rank's shard is empty.
     d = distribute_tensor(sample(16, 3 * r.world), mesh, [Shard(1)])
-    return {"sum": d.sum().full_tensor(), "rows": d.sum(1).full_tensor(),
-            "max": d.max().full_tensor(),
-            "softmax": torch.softmax(d, 1).full_tensor(), "norm": d.norm().full_tensor(),
-            "var": d.var(0).full_tensor()}
+    return {
+        "sum": d.sum().full_tensor(),
+        "rows": d.sum(1).full_tensor(),
+        "max": d.max().full_tensor(),
+        "softmax": torch.softmax(d, 1).full_tensor(),
+        "norm": d.norm().full_tensor(),
+        "var": d.var(0).full_tensor(),
+    }
 
 
 @case()
@@ -247,11 +279,16 @@ def dtensor_module(r: Rank):
         for name, parameter in list(module.named_parameters(recurse=False)):
             # PyTorch's optimizers refuse a parameter with fewer rows than ranks.
             rows = Shard(0) if len(parameter) >= r.world else Replicate()
-            module.register_parameter(name, nn.Parameter(
-                distribute_tensor(parameter.data, mesh, [rows])))
+            module.register_parameter(
+                name, nn.Parameter(distribute_tensor(parameter.data, mesh, [rows]))
+            )
 
-    model = distribute_module(network(1), mesh, by_rows,
-                              input_fn=lambda _m, inputs, mesh: tuple(
-                                  DTensor.from_local(x, mesh, [Replicate()], run_check=False)
-                                  for x in inputs))
+    model = distribute_module(
+        network(1),
+        mesh,
+        by_rows,
+        input_fn=lambda _m, inputs, mesh: tuple(
+            DTensor.from_local(x, mesh, [Replicate()], run_check=False) for x in inputs
+        ),
+    )
     return trained_by(model)

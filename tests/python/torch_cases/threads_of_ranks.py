@@ -41,8 +41,11 @@ def save(folder: str) -> None:
     model, step = training()
     step()
     for number in range(2):
-        saved = dcp.async_save({"model": model.state_dict()}, process_group=groups[0],
-                               checkpoint_id=f"{folder}/{number}")
+        saved = dcp.async_save(
+            {"model": model.state_dict()},
+            process_group=groups[0],
+            checkpoint_id=f"{folder}/{number}",
+        )
         for _ in range(3):
             step()
         saved.result()

@@ -81,8 +81,15 @@ def missing_rank_of_a_collective():
         dist.barrier()
 
 
-@ending("all_gather", "all_reduce", "several threads of this rank call on this group",
-        "MainThread at ", "in two_threads_whose_calls", "the saver at ", "in gather")
+@ending(
+    "all_gather",
+    "all_reduce",
+    "several threads of this rank call on this group",
+    "MainThread at ",
+    "in two_threads_whose_calls",
+    "the saver at ",
+    "in gather",
+)
 def two_threads_whose_calls_differ_in_order():
     rank, _ = begin()
     total(1)
@@ -167,8 +174,11 @@ def all_ranks_fail_together():
     raise ValueError("all together")
 
 
-@ending("rank 2", "exit status 3",
-        says={rank: ("rank 2 has ended with exit status 3",) for rank in (0, 1, 3)})
+@ending(
+    "rank 2",
+    "exit status 3",
+    says={rank: ("rank 2 has ended with exit status 3",) for rank in (0, 1, 3)},
+)
 def exit_status_of_a_rank():
     rank, _ = begin()
     total(1)
@@ -220,8 +230,11 @@ def ranks_that_are_all_rank_0():
     begin(rank=int(os.environ["LOCAL_RANK"]), world_size=4)
 
 
-@ending("deadlock", "rank 0 in init_process_group of 2 ranks",
-        "ranks 1, 2 and 3 in init_process_group of 4 ranks")
+@ending(
+    "deadlock",
+    "rank 0 in init_process_group of 2 ranks",
+    "ranks 1, 2 and 3 in init_process_group of 4 ranks",
+)
 def worlds_of_two_sizes():
     begin(rank=int(os.environ["RANK"]), world_size=2 if os.environ["RANK"] == "0" else 4)
 
@@ -288,8 +301,9 @@ def children_that_ask_for_a_group():
 
     def ask():
         try:
-            dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0,
-                                    world_size=1)
+            dist.init_process_group(
+                "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1
+            )
         except RuntimeError as error:
             say("refused", error)
             return 0
@@ -302,10 +316,12 @@ def children_that_ask_for_a_group():
         return os.waitpid(child, 0)[1]
 
     def spawned():
-        code = ("import torch.distributed as dist\n"
-                "try: dist.init_process_group('gloo')\n"
-                "except RuntimeError as error: assert 'TorchJob(ranks=…)' in str(error)\n"
-                "else: raise SystemExit(1)")
+        code = (
+            "import torch.distributed as dist\n"
+            "try: dist.init_process_group('gloo')\n"
+            "except RuntimeError as error: assert 'TorchJob(ranks=…)' in str(error)\n"
+            "else: raise SystemExit(1)"
+        )
         return subprocess.run([sys.executable, "-c", code]).returncode
 
     found = [forked(), spawned()] if os.environ["RANK"] == "0" else [forked()]
@@ -340,8 +356,10 @@ def rank_that_nobody_needs_exits():
     say("right")
 
 
-@ending(says={0: ("refused", "rank 3", "right"), 1: ("refused", "right"), 2: ("refused", "right")},
-        allow_no_network=True)  # no rank sends anything
+@ending(
+    says={0: ("refused", "rank 3", "right"), 1: ("refused", "right"), 2: ("refused", "right")},
+    allow_no_network=True,
+)  # no rank sends anything
 def rank_that_leaves_is_needed_and_the_error_is_caught():
     rank, _ = begin()
     if rank == 3:
@@ -388,8 +406,11 @@ def signal_of_termination_handled():
     say("right")
 
 
-@ending("the emulated network was not used", "ranks 0, 1, 2 and 3 made no process group",
-        says={rank: ("right",) for rank in EVERYONE})
+@ending(
+    "the emulated network was not used",
+    "ranks 0, 1, 2 and 3 made no process group",
+    says={rank: ("right",) for rank in EVERYONE},
+)
 def job_without_any_communication():
     say("right", torch.ones(3).sum().item())
 

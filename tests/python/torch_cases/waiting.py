@@ -75,8 +75,9 @@ def store_of_the_scripts_own(r: Rank):
         port = probe.getsockname()[1]
     dist.broadcast(t := torch.tensor([port]), 0)
     dist.barrier()
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(t), r.world, r.rank == 0,
-                          timedelta(seconds=60))
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"], int(t), r.world, r.rank == 0, timedelta(seconds=60)
+    )
     count = store.add("ranks", 1)
     while store.add("ranks", 0) < r.world:
         time.sleep(0.005)
@@ -86,9 +87,10 @@ def store_of_the_scripts_own(r: Rank):
 
 @case(0, group=False)
 def group_met_in_a_file(r: Rank):
-    dist.init_process_group("gloo", init_method=f"file://{r.folder}/meet", rank=r.rank,
-                            world_size=r.world)
-    found = total(10 ** r.rank)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{r.folder}/meet", rank=r.rank, world_size=r.world
+    )
+    found = total(10**r.rank)
     dist.barrier()
     dist.destroy_process_group()
     return found
@@ -97,10 +99,11 @@ def group_met_in_a_file(r: Rank):
 @case(0, group=False)
 def group_made_with_a_barrier(r: Rank):
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
-    dist.init_process_group("gloo", store=dist.FileStore(f"{r.folder}/meet", r.world), rank=r.rank,
-                            world_size=r.world)
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(f"{r.folder}/meet", r.world), rank=r.rank, world_size=r.world
+    )
     del os.environ["TORCH_DIST_INIT_BARRIER"]
-    found = total(10 ** r.rank)
+    found = total(10**r.rank)
     dist.barrier()
     dist.destroy_process_group()
     return found
@@ -110,9 +113,10 @@ def group_made_with_a_barrier(r: Rank):
 def group_checked_in_detail(r: Rank):
     """TORCH_DISTRIBUTED_DEBUG=DETAIL compares every call of a group over another group."""
     dist.set_debug_level(dist.DebugLevel.DETAIL)
-    dist.init_process_group("gloo", store=dist.FileStore(f"{r.folder}/meet", r.world), rank=r.rank,
-                            world_size=r.world)
-    found = [total(10 ** r.rank), total(3)]
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(f"{r.folder}/meet", r.world), rank=r.rank, world_size=r.world
+    )
+    found = [total(10**r.rank), total(3)]
     dist.barrier()
     dist.destroy_process_group()
     dist.set_debug_level(dist.DebugLevel.OFF)
@@ -228,7 +232,7 @@ def short_waits_repeated(r: Rank):
 @case(0)
 def future_under_way_while_the_rank_sleeps(r: Rank):
     """Rank 0's all-reduce is under way while rank 0 sleeps; then its message lets rank 1 come."""
-    t, u = torch.tensor([10 ** r.rank]), torch.arange(5)
+    t, u = torch.tensor([10**r.rank]), torch.arange(5)
     if r.rank == 0:
         future = dist.all_reduce(t, async_op=True).get_future()
         time.sleep(1)
@@ -418,8 +422,9 @@ def squared(x: int) -> int:
 @case(0)
 def children_of_many_kinds(r: Rank):
     first = total(r.rank)
-    said = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True,
-                          check=True).stdout.strip()
+    said = subprocess.run(
+        [sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     status = os.system("exit 3") >> 8
     with multiprocessing.get_context("fork").Pool(2) as pool:
         squares = pool.map(squared, range(5))
@@ -470,7 +475,8 @@ def late_rank_is_named_by_a_monitored_barrier(r: Rank):
 def messages_of_uneven_sizes(r: Rank):
     sent = torch.arange(10 * (r.rank + 1))
     got = torch.zeros(10 * (r.left + 1), dtype=torch.int64)
-    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, r.right),
-                                        dist.P2POp(dist.irecv, got, r.left)]):
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, sent, r.right), dist.P2POp(dist.irecv, got, r.left)]
+    ):
         work.wait()
     return got

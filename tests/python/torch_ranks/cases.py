@@ -33,8 +33,9 @@ def same(mine: torch.Tensor, theirs: torch.Tensor, what: object = "") -> None:
     """Integers to the bit, floats within what another order of additions may change."""
     if mine.dtype.is_floating_point:
         eps = torch.finfo(mine.dtype).eps
-        torch.testing.assert_close(mine, theirs, rtol=16 * eps, atol=16 * eps,
-                                   msg=lambda m: f"{what}: {m}")
+        torch.testing.assert_close(
+            mine, theirs, rtol=16 * eps, atol=16 * eps, msg=lambda m: f"{what}: {m}"
+        )
     else:
         assert torch.equal(mine, theirs), f"{what}: {mine} is not {theirs}"
 
@@ -51,8 +52,12 @@ def refused(call: Callable[[], object], *words: str) -> str:
 
 @case
 def all_reduce() -> None:
-    ops = {"SUM": dist.ReduceOp.SUM, "MIN": dist.ReduceOp.MIN, "MAX": dist.ReduceOp.MAX,
-           "PRODUCT": dist.ReduceOp.PRODUCT}
+    ops = {
+        "SUM": dist.ReduceOp.SUM,
+        "MIN": dist.ReduceOp.MIN,
+        "MAX": dist.ReduceOp.MAX,
+        "PRODUCT": dist.ReduceOp.PRODUCT,
+    }
     for dtype in (*FLOATS, *INTEGERS):
         for name, op in ops.items():
             for size in (1, 7, 1000):
@@ -210,8 +215,9 @@ def all_to_all() -> None:
 def point_to_point() -> None:
     right, left = (rank + 1) % world, (rank - 1) % world
     out, into = torch.full((70_000,), float(rank)), torch.zeros(70_000)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, out, right),
-                                    dist.P2POp(dist.irecv, into, left)])
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, out, right), dist.P2POp(dist.irecv, into, left)]
+    )
     for work in works:
         work.wait()
     assert torch.equal(into, torch.full((70_000,), float(left)))
@@ -265,9 +271,9 @@ def functional() -> None:
     everyone = list(range(world))
     same(fc.wait_tensor(fc.all_reduce(x, "sum", everyone)), expected, "all_reduce")
     gathered = fc.wait_tensor(fc.all_gather_tensor(x, 0, everyone))
-    assert torch.equal(gathered[48 * rank:48 * (rank + 1)], x)
-    mine = fc.wait_tensor(fc.reduce_scatter_tensor(x[:12 * world], "sum", 0, everyone))
-    same(mine, expected[12 * rank:12 * (rank + 1)] if world == 4 else mine, "reduce_scatter")
+    assert torch.equal(gathered[48 * rank : 48 * (rank + 1)], x)
+    mine = fc.wait_tensor(fc.reduce_scatter_tensor(x[: 12 * world], "sum", 0, everyone))
+    same(mine, expected[12 * rank : 12 * (rank + 1)] if world == 4 else mine, "reduce_scatter")
     swapped = fc.wait_tensor(fc.all_to_all_single(x[:world], None, None, everyone))
     assert swapped.shape == (world,)
     assert fc.wait_tensor(fc.broadcast(torch.tensor([float(rank)]), 1, everyone)).item() == 1.0
@@ -376,8 +382,10 @@ def complex_reductions() -> None:
     for what in (op.PRODUCT, op.MAX, op.BXOR):
         words = f"does not support {what.name} on complex tensors"
         refused(lambda: dist.reduce(whole, 0, what), words)  # noqa: B023
-        refused(lambda: dist.reduce_scatter_tensor(mine, whole[:5 * world], what),  # noqa: B023
-                words)
+        refused(
+            lambda: dist.reduce_scatter_tensor(mine, whole[: 5 * world], what),  # noqa: B023
+            words,
+        )
 
 
 def same_complex(mine: torch.Tensor, theirs: torch.Tensor, what: object) -> None:
@@ -387,10 +395,12 @@ def same_complex(mine: torch.Tensor, theirs: torch.Tensor, what: object) -> None
 @case
 def overlapping_memory() -> None:
     one = torch.full((1,), float(rank))
-    for call in (lambda: dist.all_reduce(torch.arange(6.0).unfold(0, 3, 1)),
-                 lambda: dist.all_reduce(torch.arange(9.0).as_strided((3, 2), (2, 2))),
-                 lambda: dist.all_gather([one.expand(4)] * world, torch.zeros(4)),
-                 lambda: dist.recv(one.expand(4), (rank + 1) % world)):
+    for call in (
+        lambda: dist.all_reduce(torch.arange(6.0).unfold(0, 3, 1)),
+        lambda: dist.all_reduce(torch.arange(9.0).as_strided((3, 2), (2, 2))),
+        lambda: dist.all_gather([one.expand(4)] * world, torch.zeros(4)),
+        lambda: dist.recv(one.expand(4), (rank + 1) % world),
+    ):
         refused(call, "more than one element of the written-to tensor")
         assert one.item() == rank
     # Elements that expand() has made of one have one sum.
@@ -461,13 +471,15 @@ def tensors_that_share_memory() -> None:
         dist.all_gather([one] * world, own)
         assert torch.equal(one, everyone[-1])
         half = torch.zeros(n * world, dtype=torch.int64)
-        dist.all_gather([half[r * n // 2:][:n] for r in range(world)], own)
-        assert torch.equal(half[:n // 2 * (world + 1)],
-                           torch.cat([*(e[:n // 2] for e in everyone), everyone[-1][n // 2:]]))
+        dist.all_gather([half[r * n // 2 :][:n] for r in range(world)], own)
+        assert torch.equal(
+            half[: n // 2 * (world + 1)],
+            torch.cat([*(e[: n // 2] for e in everyone), everyone[-1][n // 2 :]]),
+        )
         for at in (0, rank, world - 1):
             whole = torch.full((n * world,), -1)
-            whole[at * n:][:n] = own
-            dist.all_gather_into_tensor(whole, whole[at * n:][:n])
+            whole[at * n :][:n] = own
+            dist.all_gather_into_tensor(whole, whole[at * n :][:n])
             assert torch.equal(whole, torch.cat(everyone)), (n, at)
         whole = torch.arange(n * world) + 1000 * rank
         dist.all_to_all_single(whole, whole)
@@ -475,8 +487,8 @@ def tensors_that_share_memory() -> None:
         assert torch.equal(whole, torch.cat([mine + 1000 * r for r in range(world)]))
         for at in (0, rank, world - 1):
             whole = torch.arange(n * world) + 1000 * rank
-            dist.reduce_scatter_tensor(whole[at * n:][:n], whole)
-            assert torch.equal(whole[at * n:][:n], mine * world + 500 * world * (world - 1))
+            dist.reduce_scatter_tensor(whole[at * n :][:n], whole)
+            assert torch.equal(whole[at * n :][:n], mine * world + 500 * world * (world - 1))
         dist.gather(one := own.clone(), [one] * world if rank == 1 else None, 1)
         assert torch.equal(one, everyone[-1] if rank == 1 else own)
         dist.all_reduce_coalesced([own, own])
@@ -495,8 +507,10 @@ def bad_arguments() -> None:
         (lambda: group.allgather_coalesced([[ones(2)]] * world, []), "lists of 1 outputs"),
         (lambda: group.reduce_scatter([ones(2)], []), "lists of 1 outputs and 0 inputs"),
         (lambda: dist.reduce_scatter_tensor(ones(2), ones(2 * world + 1)), "times 2"),
-        (lambda: dist.all_to_all_single(ones(world), ones(world), [1] * world, [2] * world),
-         "splits"),
+        (
+            lambda: dist.all_to_all_single(ones(world), ones(world), [1] * world, [2] * world),
+            "splits",
+        ),
         (lambda: dist.all_to_all_single(ones(world + 1), ones(world + 1)), "do not divide"),
         (lambda: group.broadcast(ones(2), world), f"invalid root rank: {world}"),
         (lambda: group.reduce([ones(2)], rooted), "invalid root rank: -1"),
@@ -551,11 +565,16 @@ def short_forms() -> None:
         mine.gather(into, torch.tensor([float(rank)]), 1, timeout=limit).wait()
         assert [p.item() for p in into] == (list(range(world)) if rank == 1 else [])
         own = torch.zeros(1)
-        mine.scatter(own, [torch.tensor([10.0 + r]) for r in range(world)] if rank == 1 else [], 1,
-                     timeout=limit).wait()
+        mine.scatter(
+            own,
+            [torch.tensor([10.0 + r]) for r in range(world)] if rank == 1 else [],
+            1,
+            timeout=limit,
+        ).wait()
         assert own.item() == 10 + rank
-        mine.reduce_scatter(own, [torch.tensor([float(r)]) for r in range(world)], op.MAX,
-                            limit).wait()
+        mine.reduce_scatter(
+            own, [torch.tensor([float(r)]) for r in range(world)], op.MAX, limit
+        ).wait()
         assert own.item() == rank
         out = torch.zeros(world)
         mine.alltoall_base(out, torch.full((world,), float(rank)), [], [], timeout=limit).wait()
@@ -578,12 +597,26 @@ def introspection() -> None:
         assert dist.get_backend(group) == backend.options.backend == name
         assert f"cpu:{name}" in dist.get_backend_config(group)
         assert backend.options.group_name == group.group_name
-        told.append((group.rank(), group.size(), backend.rank(), backend.size(),
-                     group.bound_device_id, group._has_hooks(), group.group_desc,
-                     backend.options._timeout, backend.options.global_ranks_in_group,
-                     backend.supports_coalescing, backend.supports_splitting,
-                     backend.supports_time_estimate, dist.get_process_group_ranks(group),
-                     type(group._id()), dist.get_global_rank(group, 1), _sequence(group)))
+        told.append(
+            (
+                group.rank(),
+                group.size(),
+                backend.rank(),
+                backend.size(),
+                group.bound_device_id,
+                group._has_hooks(),
+                group.group_desc,
+                backend.options._timeout,
+                backend.options.global_ranks_in_group,
+                backend.supports_coalescing,
+                backend.supports_splitting,
+                backend.supports_time_estimate,
+                dist.get_process_group_ranks(group),
+                type(group._id()),
+                dist.get_global_rank(group, 1),
+                _sequence(group),
+            )
+        )
         group.set_timeout(timedelta(seconds=40))
         assert backend.options._timeout == timedelta(seconds=40)
         backend._set_default_timeout(timedelta(seconds=45))
@@ -595,10 +628,12 @@ def introspection() -> None:
 def _sequence(group: dist.ProcessGroup) -> list[int]:
     """The group's sequence number after each of some calls."""
     tensor, numbers = torch.ones(3), [group._get_sequence_number_for_group()]
-    for call in (lambda: dist.all_reduce(tensor, group=group),
-                 lambda: dist.all_reduce(tensor.to_sparse(), group=group),
-                 lambda: dist.all_gather_object([None] * world, rank, group=group),
-                 lambda: dist.barrier(group=group)):
+    for call in (
+        lambda: dist.all_reduce(tensor, group=group),
+        lambda: dist.all_reduce(tensor.to_sparse(), group=group),
+        lambda: dist.all_gather_object([None] * world, rank, group=group),
+        lambda: dist.barrier(group=group),
+    ):
         call()
         numbers.append(group._get_sequence_number_for_group())
     return numbers
@@ -628,12 +663,16 @@ def profiler_labels() -> None:
             "gather": lambda: dist.gather(t, at_root, 0, group=group),
             "scatter": lambda: dist.scatter(t, at_root, 0, group=group),
             "all_to_all": lambda: dist.all_to_all(many, [m.clone() for m in many], group=group),
-            "single": lambda: dist.all_to_all_single(torch.ones(world), torch.ones(world),
-                                                     group=group),
+            "single": lambda: dist.all_to_all_single(
+                torch.ones(world), torch.ones(world), group=group
+            ),
             "barrier": lambda: dist.barrier(group=group),
             "functional": lambda: fc.wait_tensor(fc.all_reduce(t, "sum", group)),
-            "pairs": lambda: (dist.send(t, rank ^ 1, group=group), dist.recv(t, rank ^ 1, group))
-            if rank % 2 else (dist.recv(t, group=group), dist.send(t, rank ^ 1, group)),
+            "pairs": lambda: (
+                (dist.send(t, rank ^ 1, group=group), dist.recv(t, rank ^ 1, group))
+                if rank % 2
+                else (dist.recv(t, group=group), dist.send(t, rank ^ 1, group))
+            ),
         }
 
     for name in calls(ours):
@@ -641,8 +680,13 @@ def profiler_labels() -> None:
         for group, label in ((ours, "loomnet:"), (gloo, "gloo:")):
             with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
                 calls(group)[name]()
-            seen.append(sorted((e.name.removeprefix(label), e.input_shapes, e.is_async)
-                               for e in profiler.events() if e.name.startswith(label)))
+            seen.append(
+                sorted(
+                    (e.name.removeprefix(label), e.input_shapes, e.is_async)
+                    for e in profiler.events()
+                    if e.name.startswith(label)
+                )
+            )
         assert seen[0] == seen[1] and seen[0], (name, seen)
     whole = torch.ones(2 * world)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
@@ -671,11 +715,14 @@ def monitored_barrier() -> None:
     group.monitored_barrier(timedelta(seconds=20))
     group.monitored_barrier(timedelta(seconds=20), True)
     limit, late = timedelta(seconds=1), (1, world - 1)
-    reached = (f"Rank {rank} successfully reached monitoredBarrier, but received errors while "
-               "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.")
-    for wait_all_ranks, words in ((False, "Rank 1 failed to pass monitoredBarrier in 1000 ms"),
-                                  (True, f"Ranks 1, {world - 1} failed to pass monitoredBarrier in "
-                                         "1000 ms")):
+    reached = (
+        f"Rank {rank} successfully reached monitoredBarrier, but received errors while "
+        "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
+    )
+    for wait_all_ranks, words in (
+        (False, "Rank 1 failed to pass monitoredBarrier in 1000 ms"),
+        (True, f"Ranks 1, {world - 1} failed to pass monitoredBarrier in 1000 ms"),
+    ):
         group = dist.new_group(list(range(world)))
         if rank == 0:
             refused(lambda: group.monitored_barrier(limit, wait_all_ranks), words)  # noqa: B023
@@ -685,9 +732,11 @@ def monitored_barrier() -> None:
         refused(lambda: dist.barrier(group=group))  # noqa: B023  a failed group stays failed
     group = dist.new_group(list(range(world)))
     if rank == 0:
-        refused(lambda: group.monitored_barrier(timedelta(0)),
-                "Rank 0 timed out in monitoredBarrier after 0 ms",
-                "No ranks successfully processed in monitoredBarrier.")
+        refused(
+            lambda: group.monitored_barrier(timedelta(0)),
+            "Rank 0 timed out in monitoredBarrier after 0 ms",
+            "No ranks successfully processed in monitoredBarrier.",
+        )
     dist.barrier()
 
 

@@ -18,8 +18,9 @@ def _is_gpu(value: Any) -> bool:
 class _OnCpu(TorchFunctionMode):
     """Sends what would go to a GPU, named by a device or by a rank, to the CPU."""
 
-    def __torch_function__(self, function: Any, kinds: Any, args: Any = (),
-                           kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "")
         if name == "cuda":
@@ -28,13 +29,15 @@ class _OnCpu(TorchFunctionMode):
         if _is_gpu(device) or (isinstance(device, int) and not isinstance(device, bool)):
             kwargs["device"] = "cpu"
         if name == "to":
-            args = tuple("cpu" if k and (_is_gpu(a) or type(a) is int) else a
-                         for k, a in enumerate(args))
+            args = tuple(
+                "cpu" if k and (_is_gpu(a) or type(a) is int) else a for k, a in enumerate(args)
+            )
         return function(*args, **kwargs)
 
 
 def skip_no_more(common_distributed: Any) -> None:
     """In the suite's parent, before its module is imported: no test is skipped for want of GPUs."""
+
     def as_it_is(test: Any) -> Any:
         return test
 
@@ -62,8 +65,14 @@ def begin() -> None:
     kind = torch.nn.parallel.DistributedDataParallel
     made = kind.__init__
 
-    def make(self: Any, module: Any, device_ids: Any = None, output_device: Any = None,
-             *args: Any, **kwargs: Any) -> None:
+    def make(
+        self: Any,
+        module: Any,
+        device_ids: Any = None,
+        output_device: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         made(self, module, None, None, *args, **kwargs)
 
     kind.__init__ = make  # type: ignore[method-assign]

@@ -41,13 +41,22 @@ def main() -> None:
     dist.all_reduce(numbers)
     print(f"sum {int(numbers.sum())} backend {dist.get_backend()}", flush=True)
     group = dist.distributed_c10d._get_default_group()
-    print("called", group.name(), dist.get_backend_config(), group._get_backend_name(),
-          group._get_backend(torch.device("cpu")).options.backend,
-          model._get_ddp_logging_data()["backend_name"], flush=True)
+    print(
+        "called",
+        group.name(),
+        dist.get_backend_config(),
+        group._get_backend_name(),
+        group._get_backend(torch.device("cpu")).options.backend,
+        model._get_ddp_logging_data()["backend_name"],
+        flush=True,
+    )
     with torch.profiler.profile() as profiler:
         dist.all_reduce(numbers)
-    print("profiled", [e.name for e in profiler.events() if e.name.endswith(":all_reduce")],
-          flush=True)
+    print(
+        "profiled",
+        [e.name for e in profiler.events() if e.name.endswith(":all_reduce")],
+        flush=True,
+    )
     dist.monitored_barrier()  # torch asks that the group's backend is called gloo
 
 

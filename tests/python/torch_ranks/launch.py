@@ -22,14 +22,25 @@ from loomnet import _core
 HERE = Path(__file__).parent
 _server = multiprocessing.get_context("forkserver")
 # Imported once for all ranks: torch's heavy parts in each of them would take most of the time.
-_server.set_forkserver_preload([
-    "torch", "torch._dynamo", "torch.distributed", "torch.distributed._functional_collectives",
-    "torch.distributed.device_mesh", "torch.distributed.fsdp", "torch.distributed.optim",
-    "torch.distributed.tensor.parallel", "torch.nn.parallel", "loomnet.torch.backend"])
+_server.set_forkserver_preload(
+    [
+        "torch",
+        "torch._dynamo",
+        "torch.distributed",
+        "torch.distributed._functional_collectives",
+        "torch.distributed.device_mesh",
+        "torch.distributed.fsdp",
+        "torch.distributed.optim",
+        "torch.distributed.tensor.parallel",
+        "torch.nn.parallel",
+        "loomnet.torch.backend",
+    ]
+)
 
 
-def become_rank(script: str, arguments: list[str], environment: dict[str, str], log: str,
-                descriptors: list[Any]) -> None:
+def become_rank(
+    script: str, arguments: list[str], environment: dict[str, str], log: str, descriptors: list[Any]
+) -> None:
     """In the new process: what ``python script arguments…`` would do in that environment."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(output, 1)
@@ -76,9 +87,17 @@ class Ranks:
         ended: seconds from start to the end of each.
     """
 
-    def __init__(self, script: str, world: int, *arguments: str, directory: Path,
-                 channels: int = 1, sums: bool = False, nic: bool = True,
-                 **environment: str) -> None:
+    def __init__(
+        self,
+        script: str,
+        world: int,
+        *arguments: str,
+        directory: Path,
+        channels: int = 1,
+        sums: bool = False,
+        nic: bool = True,
+        **environment: str,
+    ) -> None:
         self.nic = _core.testing.LoopbackNic(world, channels, sums)
         self.nic.start()
         self.status: dict[int, int] = {}
@@ -91,11 +110,22 @@ class Ranks:
         self.processes = []
         for rank in range(world):
             variables = {
-                "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", **environment}
-            process = _Rank(args=(str(HERE / script), list(arguments), variables,
-                                  str(directory / f"{rank}.log")),
-                            fds=self.nic.fds(rank) if nic else ())
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "GLOO_SOCKET_IFNAME": "lo",
+                **environment,
+            }
+            process = _Rank(
+                args=(
+                    str(HERE / script),
+                    list(arguments),
+                    variables,
+                    str(directory / f"{rank}.log"),
+                ),
+                fds=self.nic.fds(rank) if nic else (),
+            )
             process.start()
             self.processes.append(process)
 

@@ -25,7 +25,7 @@ SIZE = 100_000
 
 def kept_by_all(masks: list[torch.Tensor]) -> torch.Tensor:
     """Elements of the one mask that are True on every rank."""
-    mask, = masks
+    (mask,) = masks
     everywhere = mask.to(torch.uint8)
     dist.all_reduce(everywhere, op=dist.ReduceOp.MIN, group=gloo)
     return everywhere.to(torch.bool)
@@ -50,12 +50,12 @@ def a_lossy_sum_is_right_where_no_rank_lost_a_byte() -> None:
         assert stated() == Stated(loss_tolerance=0.2)
     assert stated() == Stated()
     work.wait()
-    call, = seen.calls
+    (call,) = seen.calls
     assert call.name.startswith("all_reduce(int64, 100000 elements")
     ring = 2 * (world - 1) * t.nbytes // world
     assert abs(seen.expected - ring) <= 2 * world * t.element_size()
     assert 0.02 * seen.expected < seen.expected - seen.delivered <= 0.2 * seen.expected
-    mask, = seen.mask()
+    (mask,) = seen.mask()
     assert mask.shape == t.shape and 0 < mask.sum() < mask.numel()
     kept = kept_by_all(seen.mask())
     assert torch.equal(t[kept], total[kept])
@@ -75,7 +75,7 @@ def a_lossy_message_is_zero_where_it_is_masked() -> None:
         if rank == 0:
             assert seen.expected == seen.delivered == 0 and seen.mask() == []
             continue
-        mask, = seen.mask()
+        (mask,) = seen.mask()
         assert mask.shape == shape.shape and 0 < (~mask).sum() <= 0.11 * SIZE
         assert torch.equal(into, torch.where(mask, shape, torch.zeros_like(shape)))
         lost = seen.expected - seen.delivered
@@ -141,9 +141,11 @@ def refuses(call, words: str) -> None:
 def values_out_of_range_are_refused() -> None:
     for given, words in [
         ({"priority": 256}, "priority must be a whole number from 0 to 255, not 256"),
-        ({"priority": -1}, "priority"), ({"priority": True}, "priority"),
+        ({"priority": -1}, "priority"),
+        ({"priority": True}, "priority"),
         ({"layer": 65535}, "layer must be a whole number from 0 to 65534, not 65535"),
-        ({"layer": 1.5}, "layer"), ({"tag": 2**32}, "tag"),
+        ({"layer": 1.5}, "layer"),
+        ({"tag": 2**32}, "tag"),
         ({"loss_tolerance": 1.01}, "loss_tolerance must be a share from 0 to 1, not 1.01"),
         ({"loss_tolerance": float("nan")}, "loss_tolerance"),
         ({"loss_tolerance": "1%"}, "loss_tolerance"),
@@ -203,9 +205,9 @@ def a_lossy_bucket_says_which_gradients() -> None:
     state = loomnet.torch.hooks.BucketState(loss_tolerance=0.1, priority=lambda index: 9 - index)
     trained(loomnet.torch.hooks.bucket_hook, state)
     for seen in state.deliveries.values():
-        call, = seen.calls
+        (call,) = seen.calls
         assert call.done and 0 < call.expected - call.delivered <= 0.1 * call.expected
-        mask, = call.mask()
+        (mask,) = call.mask()
         assert 0 < (~mask).sum() <= 0.25 * mask.numel()
 
 

@@ -33,8 +33,11 @@ _ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid)\w*:")
 def prepare(backend: str, world: int, on_cpu: bool) -> Any:
     """The suite's module, which reads its parameters from the environment when imported."""
     os.environ |= {
-        "BACKEND": "loomnet" if backend == "loomnet" else "gloo", "WORLD_SIZE": str(world),
-        "INIT_METHOD": "file:///set-for-each-test", "GLOO_SOCKET_IFNAME": "lo"}
+        "BACKEND": "loomnet" if backend == "loomnet" else "gloo",
+        "WORLD_SIZE": str(world),
+        "INIT_METHOD": "file:///set-for-each-test",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     try:
         import expecttest  # noqa: F401
     except ImportError:  # needed at import only: no test here has expected output
@@ -79,8 +82,10 @@ def rank_process(backend: str, nic: Any, log: Path, on_cpu: bool) -> type:
             os.environ["RANK"] = str(rank)
             if nic is not None:
                 memory, event = nic.fds(rank)
-                os.environ |= {"LOOMNET_RANK_FD": str(os.dup(memory)),
-                               "LOOMNET_EVENT_FD": str(os.dup(event))}
+                os.environ |= {
+                    "LOOMNET_RANK_FD": str(os.dup(memory)),
+                    "LOOMNET_EVENT_FD": str(os.dup(event)),
+                }
             if backend == "mapped":
                 os.environ |= {"LOOMNET_MAP_BACKEND": "1", "LOOMNET_TRANSPORT": "mrc"}
             from loomnet.torch import autoload
@@ -182,8 +187,9 @@ def main() -> None:
         outcome, seconds, reason = outcomes[name]
         print(f"{outcome:8}{seconds:6.1f} s  {name}  {reason}", flush=True)
         given.results.write_text(json.dumps(outcomes, indent=1))
-    counts = {o: sum(o == each[0] for each in outcomes.values())
-              for o in ("passed", "failed", "skipped")}
+    counts = {
+        o: sum(o == each[0] for each in outcomes.values()) for o in ("passed", "failed", "skipped")
+    }
     print(given.backend, *(f"{o} {n}" for o, n in counts.items()), flush=True)
 
 

@@ -19,8 +19,9 @@ gloo: dist.ProcessGroup
 
 def network(seed: int = 1) -> nn.Sequential:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
-                         nn.Linear(64, 4))
+    return nn.Sequential(
+        nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)
+    )
 
 
 def batches(count: int = 5) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -39,8 +40,9 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> N
 
 def close(a: nn.Module, b: nn.Module, what: str) -> None:
     for (name, p), q in zip(a.named_parameters(), b.parameters(), strict=True):
-        torch.testing.assert_close(p.data, q.data, rtol=1e-4, atol=1e-5,
-                                   msg=lambda m, name=name: f"{what} {name}: {m}")
+        torch.testing.assert_close(
+            p.data, q.data, rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{what} {name}: {m}"
+        )
 
 
 def equal_on_all_ranks(model: nn.Module) -> None:
@@ -60,8 +62,13 @@ def reference(**options: object) -> nn.Module:
 @case
 def ddp_modes() -> None:
     expected = reference()
-    for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
-                    {"find_unused_parameters": True}, {"bucket_cap_mb": 0.005}):
+    for options in (
+        {},
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+        {"find_unused_parameters": True},
+        {"bucket_cap_mb": 0.005},
+    ):
         model = DDP(network(), **options)
         train(model)
         close(model.module, expected, str(options))
@@ -144,8 +151,10 @@ def fsdp2() -> None:
     from torch.distributed.fsdp import fully_shard
 
     expected = reference()
-    for mesh in (init_device_mesh("cpu", (world,)),
-                 init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("copy", "shard"))):
+    for mesh in (
+        init_device_mesh("cpu", (world,)),
+        init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("copy", "shard")),
+    ):
         model = network()
         for layer in model:
             if isinstance(layer, nn.Linear):

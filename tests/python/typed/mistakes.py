@@ -7,7 +7,10 @@ import loomnet as ln
 def wrong(lab: ln.Lab, planes: int = "4", rate: ln.Rate = "400 Gb/s"):  # reportArgumentType
     fabric = ln.clos.two_tier(
         planes="four",  # reportArgumentType
-        leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=2,
+        rate=rate,
         delay=1e-6,  # reportArgumentType
     )
     ln.clos.two_teir()  # reportAttributeAccessIssue

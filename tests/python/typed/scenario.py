@@ -8,14 +8,35 @@ import loomnet as ln
 
 
 @ln.scenario
-def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
-             planes: int = 4, rate: ln.Rate = "400 Gb/s", delay: ln.Time = "1 us",
-             reroute_delay: ln.Time | Literal["off"] = "1 s", buffer: ln.Size = "100 kB") -> None:
-    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
-                              delay=delay, uplink_rate=2 * rate)
-    job = ln.TorchJob("train.py", args=["--epochs=2"], ranks=4, transport=transport,
-                      compute="2 ms", until="3 s", env={"SEED": "1"}, stall_timeout=None,
-                      log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+def one_link(
+    lab: ln.Lab,
+    transport: Literal["mrc", "roce", "gloo"] = "mrc",
+    planes: int = 4,
+    rate: ln.Rate = "400 Gb/s",
+    delay: ln.Time = "1 us",
+    reroute_delay: ln.Time | Literal["off"] = "1 s",
+    buffer: ln.Size = "100 kB",
+) -> None:
+    fabric = ln.clos.two_tier(
+        planes=planes,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=2,
+        rate=rate,
+        delay=delay,
+        uplink_rate=2 * rate,
+    )
+    job = ln.TorchJob(
+        "train.py",
+        args=["--epochs=2"],
+        ranks=4,
+        transport=transport,
+        compute="2 ms",
+        until="3 s",
+        env={"SEED": "1"},
+        stall_timeout=None,
+        log=r"step (?P<step>\d+) loss (?P<loss>\S+)",
+    )
     faults = [
         ln.down("h0--p0.leaf0", at=ln.step(40), duration=ln.iterations(30), phase="nic_link_down"),
         ln.loss("p1.leaf0->p1.spine1", 0.20, at=delay * 110, phase="silent_loss"),
@@ -23,8 +44,9 @@ def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
         ln.degrade("p0.*", "10 Gb/s", at="2 ms"),
         ln.kill("p0.spine0", at="2 ms", duration="1 ms", reboot="1 ms"),
     ]
-    r = lab.run(fabric, job, faults, label=transport, reroute_delay=reroute_delay,
-                mrc={"evs_per_qp": 16})
+    r = lab.run(
+        fabric, job, faults, label=transport, reroute_delay=reroute_delay, mrc={"evs_per_qp": 16}
+    )
     lab.metric("blip_s", r["nic_link_down.recovery_s"], unit="s")
     lab.check("capacity", r["nic_link_down.goodput_ratio"], ge=0.70, le=0.80, published=0.75)
     lab.check("no-rank-error", r["errors"], eq=0)
@@ -38,11 +60,14 @@ def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
 
 
 def notebook() -> None:
-    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s",
-                              delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us"
+    )
     fault = ln.down("h0--p0.leaf0", at="2 ms", duration="4 ms")
-    mrc, roce = (ln.run(fabric, ln.AllReduce(size="256 MiB", repeat=20, transport=t), [fault],
-                        seed=1) for t in ("mrc", "roce"))
+    mrc, roce = (
+        ln.run(fabric, ln.AllReduce(size="256 MiB", repeat=20, transport=t), [fault], seed=1)
+        for t in ("mrc", "roce")
+    )
     ln.compare(mrc, roce)
     mrc.series("goodput", every="100 us").plot()
     ln.sweep(ln.load("scenarios/one_link.py"), planes=[2, 4, 8], seeds=5)
@@ -58,20 +83,27 @@ def notebook() -> None:
 def jobs() -> list[object]:
     small = ln.Fabric(payload="1024 B")
     small.add_link(small.add_host(), small.add_switch("p0.leaf0"), rate="1 Gb/s", delay="1 us")
-    return [ln.AllReduce("1 MB", 3), ln.AllToAll("1 MB"), ln.Incast("1 MB", receiver=2),
-            ln.Permutation("1 MB", shift="random"), ln.Trace("trace.jsonl"),
-            ln.Flows("websearch", load=0.5), ln.Flows(["1 kB", "2 kB"], starts=["0 s", "1 us"]),
-            ln.TorchJob("train.py", compute={"layers.*": ("0.1 ms", "0.3 ms")}),
-            ln.ModelJob("resnet50", workers=4, allreduce="ring", start="0 s", name="a"),
-            ln.ModelJob("mixtral_8x7b", circuits=ln.CircuitControl(slot="1 ms")),
-            ln.ModelJob(size="10 MB", compute="2 ms", buckets=["1 MB", "9 MB"], jitter=0.2),
-            ln.Pfc("100 kB", headroom="200 kB")]
+    return [
+        ln.AllReduce("1 MB", 3),
+        ln.AllToAll("1 MB"),
+        ln.Incast("1 MB", receiver=2),
+        ln.Permutation("1 MB", shift="random"),
+        ln.Trace("trace.jsonl"),
+        ln.Flows("websearch", load=0.5),
+        ln.Flows(["1 kB", "2 kB"], starts=["0 s", "1 us"]),
+        ln.TorchJob("train.py", compute={"layers.*": ("0.1 ms", "0.3 ms")}),
+        ln.ModelJob("resnet50", workers=4, allreduce="ring", start="0 s", name="a"),
+        ln.ModelJob("mixtral_8x7b", circuits=ln.CircuitControl(slot="1 ms")),
+        ln.ModelJob(size="10 MB", compute="2 ms", buckets=["1 MB", "9 MB"], jitter=0.2),
+        ln.Pfc("100 kB", headroom="200 kB"),
+    ]
 
 
 def test_survives_nic_link(lab: ln.Lab, fabric: ln.Fabric) -> None:
     job = ln.TorchJob("train.py", ranks=4, transport="mrc", compute="1 ms")
-    r = lab.run(fabric, job, [ln.down("h0--p0.leaf0", at=ln.step(20), duration="5 ms",
-                                      phase="down")])
+    r = lab.run(
+        fabric, job, [ln.down("h0--p0.leaf0", at=ln.step(20), duration="5 ms", phase="down")]
+    )
     assert r["errors"] == 0
     assert r["down.goodput_ratio"] == pytest.approx(0.75, rel=0.05)
     report = lab.run_file("scenarios/one_link.py", planes=4)

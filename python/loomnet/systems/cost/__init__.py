@@ -25,11 +25,14 @@ if TYPE_CHECKING:  # read by type checkers and editors; a run needs few of them
     from loomnet.systems.cost.published import Point as Point
 
 if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every name
-    __getattr__ = late_names(__name__, {
-        "bills": ("Bill", "alphas", "bill", "sweep"),
-        "figure": ("performance_figure",),
-        "parts": ("FABRICS", "FORMULAS", "PARTS", "quantities"),
-        "per_dollar": ("performance", "performance_per_dollar"),
-        "price_table": ("PRICES", "Prices", "prices"),
-        "published": ("TIMES", "Point"),
-    })
+    __getattr__ = late_names(
+        __name__,
+        {
+            "bills": ("Bill", "alphas", "bill", "sweep"),
+            "figure": ("performance_figure",),
+            "parts": ("FABRICS", "FORMULAS", "PARTS", "quantities"),
+            "per_dollar": ("performance", "performance_per_dollar"),
+            "price_table": ("PRICES", "Prices", "prices"),
+            "published": ("TIMES", "Point"),
+        },
+    )

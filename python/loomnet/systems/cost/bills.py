@@ -86,7 +86,7 @@ class Bill:
 
     @property
     def name(self) -> str:
-        """"mixnet alpha=6"."""
+        """ "mixnet alpha=6"."""
         return self.fabric if self.alpha is None else f"{self.fabric} alpha={self.alpha}"
 
     def share(self, item: Item) -> float:
@@ -95,22 +95,45 @@ class Bill:
 
     def table(self) -> Table:
         """Part, price, quantity, dollars, share; parts of which there are none are left out."""
-        return Table(("part", "price", "quantity", "dollars", "share"), [
-            {"part": item.part, "price": item.price, "quantity": item.quantity,
-             "dollars": item.dollars, "share": self.share(item)}
-            for item in self.items if item.quantity])
+        return Table(
+            ("part", "price", "quantity", "dollars", "share"),
+            [
+                {
+                    "part": item.part,
+                    "price": item.price,
+                    "quantity": item.quantity,
+                    "dollars": item.dollars,
+                    "share": self.share(item),
+                }
+                for item in self.items
+                if item.quantity
+            ],
+        )
 
     def row(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""
-        return {"fabric": self.fabric, "gpus": self.gpus, "alpha": self.alpha,
-                "rate": rate_name(self.rate), "formula": self.formula,
-                "parts": self.table().rows, "total": self.total, "per_gpu": self.per_gpu}
+        return {
+            "fabric": self.fabric,
+            "gpus": self.gpus,
+            "alpha": self.alpha,
+            "rate": rate_name(self.rate),
+            "formula": self.formula,
+            "parts": self.table().rows,
+            "total": self.total,
+            "per_gpu": self.per_gpu,
+        }
 
 
 @checked_call
-def bill(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, rate: Rate | str = "400G",
-         prices: str | Path | Mapping[Any, Any] | Prices | None = None,
-         formula: str = "textbook") -> Bill:
+def bill(
+    fabric: str,
+    *,
+    gpus: int = 1024,
+    alpha: int = ALPHA,
+    rate: Rate | str = "400G",
+    prices: str | Path | Mapping[Any, Any] | Prices | None = None,
+    formula: str = "textbook",
+) -> Bill:
     """The bill of one of FABRICS for so many GPUs, eight to a server, a NIC each.
 
     `prices`: a table, or the path of one, in place of the published prices. One with the part "dac"
@@ -122,24 +145,41 @@ def bill(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, rate: Rate | str 
     table.cents(speed, "nic")
     dac = table.has(speed, DAC)
     counted = quantities(fabric, gpus=gpus, alpha=alpha, formula=formula, dac=dac)
-    return Bill(fabric, gpus, alpha if fabric == "mixnet" else None, speed,
-                formula_of(fabric, formula),
-                tuple(Item(part, count, table.cents(speed, part))
-                      for part, count in counted.items()))
+    return Bill(
+        fabric,
+        gpus,
+        alpha if fabric == "mixnet" else None,
+        speed,
+        formula_of(fabric, formula),
+        tuple(Item(part, count, table.cents(speed, part)) for part, count in counted.items()),
+    )
 
 
 @checked_call
-def sweep(alpha: str | int | Iterable[int] = "1..6", *, gpus: int = 1024,
-          rate: Rate | str = "400G",
-          prices: str | Path | Mapping[Any, Any] | Prices | None = None,
-          formula: str = "textbook") -> Table:
+def sweep(
+    alpha: str | int | Iterable[int] = "1..6",
+    *,
+    gpus: int = 1024,
+    rate: Rate | str = "400G",
+    prices: str | Path | Mapping[Any, Any] | Prices | None = None,
+    formula: str = "textbook",
+) -> Table:
     """MixNet's total, dollars per GPU and cost of a fat-tree to its own, a row for each alpha."""
     more = {"gpus": gpus, "rate": rate, "prices": prices_of(prices), "formula": formula}
     tree = bill("fattree", **more)
     bills = [bill("mixnet", alpha=each, **more) for each in alphas(alpha)]
-    return Table(("alpha", "total", "per_gpu", "fattree_over"), [
-        {"alpha": each.alpha, "total": each.total, "per_gpu": each.per_gpu,
-         "fattree_over": ratio(tree, each)} for each in bills])
+    return Table(
+        ("alpha", "total", "per_gpu", "fattree_over"),
+        [
+            {
+                "alpha": each.alpha,
+                "total": each.total,
+                "per_gpu": each.per_gpu,
+                "fattree_over": ratio(tree, each),
+            }
+            for each in bills
+        ],
+    )
 
 
 def ratio(base: Bill, other: Bill) -> float | None:
@@ -164,8 +204,10 @@ def _alphas_of(whole: str, part: str) -> list[int]:
     if _NUMBER.fullmatch(part):
         return [int(part)]
     if (found := _RANGE.fullmatch(part)) is None:
-        raise UsageError(f"cost: alpha {quoted(whole)}: write a number from 0 to {GPUS}, a range "
-                         "such as 1..6, or a list such as 1,3,6")
+        raise UsageError(
+            f"cost: alpha {quoted(whole)}: write a number from 0 to {GPUS}, a range "
+            "such as 1..6, or a list such as 1,3,6"
+        )
     first, last = int(found[1]), int(found[2])
     if first > last:
         raise UsageError(f"cost: alpha {quoted(whole)}: {first} is above {last}")

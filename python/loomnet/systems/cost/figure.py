@@ -41,25 +41,33 @@ def performance_figure(rows: Iterable[Mapping[str, Any]], *, base: str = "fat-tr
     for axes, model in zip(panels, models, strict=False):
         _panel(axes, [row for row in drawn if row["model"] == model], rates, fabrics, blocked)
         axes.set_title(model, fontsize=10)
-    for axes in list(panels)[len(models):]:
+    for axes in list(panels)[len(models) :]:
         axes.set_visible(False)
     for row in range(lines):
         figure.axes[row * columns].set_ylabel(f"performance per dollar, {base} = 1")
     figure.axes[0].set_ylim(bottom=0)
-    figure.legend(*_legend(drawn, fabrics), loc="outside lower center", ncols=6, fontsize=8,
-                  frameon=False)
+    figure.legend(
+        *_legend(drawn, fabrics), loc="outside lower center", ncols=6, fontsize=8, frameon=False
+    )
     return figure
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(row, Mapping) or not {"model", "rate", "fabric"} <= row.keys():
         raise UsageError(f"performance_figure: {quoted(row)} needs model, rate and fabric")
-    found = {"model": str(row["model"]), "fabric": str(row["fabric"]),
-             "rate": rate_of(row["rate"], "performance_figure: rate")}
+    found = {
+        "model": str(row["model"]),
+        "fabric": str(row["fabric"]),
+        "rate": rate_of(row["rate"], "performance_figure: rate"),
+    }
     for name, most in (("published", None), ("ours", None), ("blocking", 1)):
         value = row.get(name)
-        good = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)
-                                 and 0 <= value < float("inf") and (most is None or value <= most))
+        good = value is None or (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and 0 <= value < float("inf")
+            and (most is None or value <= most)
+        )
         if not good:
             bound = "a number from 0" if most is None else f"a share from 0 to {most}"
             raise UsageError(f"performance_figure: {name}={quoted(value)} is not {bound}")
@@ -71,8 +79,9 @@ def _order(fabric: str) -> tuple[int, str]:
     return (list(FABRICS).index(fabric) if fabric in FABRICS else len(FABRICS), fabric)
 
 
-def _panel(axes: Any, rows: list[dict[str, Any]], rates: list[Any], fabrics: list[str],
-           blocked: float) -> None:
+def _panel(
+    axes: Any, rows: list[dict[str, Any]], rates: list[Any], fabrics: list[str], blocked: float
+) -> None:
     axes.axhline(1, color=BASE_COLOUR, linewidth=0.8)
     axes.set_xticks(range(len(rates)), [rate_name(rate) for rate in rates])
     axes.set_xlim(-0.5, len(rates) - 0.5)
@@ -85,14 +94,27 @@ def _panel(axes: Any, rows: list[dict[str, Any]], rates: list[Any], fabrics: lis
         # Fabrics stand side by side: markers of equal height would hide each other.
         aside = (i - (len(fabrics) - 1) / 2) * width
         for name, solid in (("published", False), ("ours", True)):
-            points = [(rates.index(row["rate"]) + aside, row[name]) for row in own
-                      if row[name] is not None]
+            points = [
+                (rates.index(row["rate"]) + aside, row[name])
+                for row in own
+                if row[name] is not None
+            ]
             if points:
-                axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=6,
-                          markerfacecolor=colour if solid else "none", markeredgewidth=1.2,
-                          linewidth=1.0 if solid else 0.5, linestyle="-" if solid else ":")
-        waits = [(rates.index(row["rate"]) + aside, 100 * row["blocking"]) for row in own
-                 if row["blocking"]]
+                axes.plot(
+                    *zip(*points, strict=True),
+                    color=colour,
+                    marker=marker,
+                    markersize=6,
+                    markerfacecolor=colour if solid else "none",
+                    markeredgewidth=1.2,
+                    linewidth=1.0 if solid else 0.5,
+                    linestyle="-" if solid else ":",
+                )
+        waits = [
+            (rates.index(row["rate"]) + aside, 100 * row["blocking"])
+            for row in own
+            if row["blocking"]
+        ]
         if bars is not None and waits:
             bars.bar(*zip(*waits, strict=True), width=width, color=BAR_COLOUR, alpha=0.5)
     if bars is not None:
@@ -114,8 +136,12 @@ def _legend(rows: list[dict[str, Any]], fabrics: list[str]) -> tuple[list[Any], 
         found.append((Line2D([], [], color=colour, marker=marker, linewidth=1), fabric))
     for name, face in (("published", "none"), ("ours", "#525252")):
         if any(row[name] is not None for row in rows):
-            found.append((Line2D([], [], color="#525252", marker="o", markerfacecolor=face,
-                                 linewidth=0), name))
+            found.append(
+                (
+                    Line2D([], [], color="#525252", marker="o", markerfacecolor=face, linewidth=0),
+                    name,
+                )
+            )
     if any(row["blocking"] for row in rows):
         found.append((Patch(color=BAR_COLOUR, alpha=0.5), "exposed blocking"))
     return [handle for handle, _ in found], [name for _, name in found]

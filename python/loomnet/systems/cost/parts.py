@@ -37,8 +37,10 @@ _SITE_PORTS_PER_NIC, _SITE_RAIL_ONLY_PORTS = 6, 4
 def check_fabric(fabric: Any) -> str:
     """Raises UsageError, with the nearest names, for a fabric without a cost row."""
     if not isinstance(fabric, str) or fabric not in FABRICS:
-        raise UsageError(f"cost: {in_quotes(fabric)} is not one of {', '.join(FABRICS)}"
-                         f"{did_you_mean(fabric, FABRICS)}")
+        raise UsageError(
+            f"cost: {in_quotes(fabric)} is not one of {', '.join(FABRICS)}"
+            f"{did_you_mean(fabric, FABRICS)}"
+        )
     return fabric
 
 
@@ -47,8 +49,10 @@ def check_gpus(gpus: Any) -> int:
     if not isinstance(gpus, int) or isinstance(gpus, bool) or not 0 < gpus <= MOST_GPUS:
         raise UsageError(f"cost: gpus={quoted(gpus)} is not a whole number from {GPUS} to 2^40")
     if gpus % GPUS:
-        raise UsageError(f"cost: gpus={gpus} is not a multiple of {GPUS}: a server has {GPUS} GPUs;"
-                         f" nearest: {', '.join(str(n) for n in _around(gpus))}")
+        raise UsageError(
+            f"cost: gpus={gpus} is not a multiple of {GPUS}: a server has {GPUS} GPUs;"
+            f" nearest: {', '.join(str(n) for n in _around(gpus))}"
+        )
     return gpus
 
 
@@ -79,8 +83,14 @@ def formula_of(fabric: str, formula: str) -> str:
 
 
 @checked_call
-def quantities(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, formula: str = "textbook",
-               dac: bool = False) -> dict[str, int]:
+def quantities(
+    fabric: str,
+    *,
+    gpus: int = 1024,
+    alpha: int = ALPHA,
+    formula: str = "textbook",
+    dac: bool = False,
+) -> dict[str, int]:
     """Part -> number of pieces, each part of PARTS in this order.
 
     `alpha`: NICs of each server on the optical switch; only MixNet has one. `formula="site"` counts
@@ -94,8 +104,10 @@ def quantities(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, formula: st
     counted = formula_of(fabric, formula)
     if counted == "site":
         if dac:
-            raise UsageError("cost: formula site counts no DAC cables; leave the price of dac out, "
-                             "or use formula textbook and no railonly")
+            raise UsageError(
+                "cost: formula site counts no DAC cables; leave the price of dac out, "
+                "or use formula textbook and no railonly"
+            )
         found = _site(fabric, gpus, alpha)
     else:
         found = _textbook(fabric, gpus, alpha, dac)
@@ -113,22 +125,38 @@ def _textbook(fabric: str, gpus: int, alpha: int, dac: bool) -> dict[str, int]:
         ports = PORTS_PER_NIC * electrical
     # With copper each NIC of the electrical part saves its own transceiver and its edge port's.
     modules = ports + electrical - (2 * electrical if dac else 0)
-    return {"nic": gpus, "transceiver": modules + optical, "electrical_port": ports,
-            "ocs_port": optical, "fibre": -(-modules // 2) + optical, DAC: electrical}
+    return {
+        "nic": gpus,
+        "transceiver": modules + optical,
+        "electrical_port": ports,
+        "ocs_port": optical,
+        "fibre": -(-modules // 2) + optical,
+        DAC: electrical,
+    }
 
 
 def _site(fabric: str, gpus: int, alpha: int) -> dict[str, int]:
     if fabric == "topoopt":
         return _textbook(fabric, gpus, alpha, dac=False)
     if fabric == "fattree31":
-        raise UsageError("cost: formula site has no row for fattree31; it has fattree, rail, "
-                         "mixnet, topoopt and railonly")
+        raise UsageError(
+            "cost: formula site has no row for fattree31; it has fattree, rail, "
+            "mixnet, topoopt and railonly"
+        )
     if fabric == "mixnet":
         optical = gpus // GPUS * alpha
         modules = _SITE_PORTS_PER_NIC * (gpus - optical)
         # No electrical port is priced, and an optical port for every NIC is.
-        return {"nic": gpus, "transceiver": modules + gpus, "ocs_port": gpus,
-                "fibre": modules // 2 + optical}
+        return {
+            "nic": gpus,
+            "transceiver": modules + gpus,
+            "ocs_port": gpus,
+            "fibre": modules // 2 + optical,
+        }
     ports = (_SITE_RAIL_ONLY_PORTS if fabric == "railonly" else _SITE_PORTS_PER_NIC) * gpus
-    return {"nic": gpus, "transceiver": ports + gpus, "electrical_port": ports,
-            "fibre": (ports + gpus) // 2}
+    return {
+        "nic": gpus,
+        "transceiver": ports + gpus,
+        "electrical_port": ports,
+        "fibre": (ports + gpus) // 2,
+    }

@@ -21,19 +21,32 @@ from loomnet.systems.cost.published import ALPHA, GPUS, TIMES
 def performance_per_dollar(time: float, base_time: float, cost: float, base_cost: float) -> float:
     """(base_time / time) * (base_cost / cost): that of a fabric in units of a base fabric's. Times
     are of one iteration, in any one unit. Raises UsageError for what is not above zero."""
-    for name, value in (("time", time), ("base_time", base_time), ("cost", cost),
-                        ("base_cost", base_cost)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or \
-                not 0 < value < float("inf"):
-            raise UsageError(f"performance_per_dollar: {name}={quoted(value)} is not a number "
-                             "above 0")
+    for name, value in (
+        ("time", time),
+        ("base_time", base_time),
+        ("cost", cost),
+        ("base_cost", base_cost),
+    ):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 < value < float("inf")
+        ):
+            raise UsageError(
+                f"performance_per_dollar: {name}={quoted(value)} is not a number above 0"
+            )
     return base_time / time * (base_cost / cost)
 
 
 @checked_call
-def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None = None,
-                prices: str | Path | Mapping[Any, Any] | Prices | None = None,
-                formula: str = "textbook") -> list[dict[str, Any]]:
+def performance(
+    fabric: str,
+    *,
+    base: str = "fattree",
+    rate: Rate | str | None = None,
+    prices: str | Path | Mapping[Any, Any] | Prices | None = None,
+    formula: str = "textbook",
+) -> list[dict[str, Any]]:
     """A row for each published iteration time of a fabric, with its performance per dollar to
     `base`, in the order S1 to S16; at one rate, or at all that are published and have prices.
 
@@ -56,15 +69,23 @@ def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None =
         own, other = bills[speed]
         if not own.cents or not other.cents:
             continue  # a network that costs nothing has no performance per dollar
-        value = performance_per_dollar(point.times[fabric], point.times[base], own.cents,
-                                       other.cents)
-        found.append({
-            "point": point.name, "model": point.model, "rate": rate_name(speed), "fabric": fabric,
-            "base": base, "time": point.times[fabric], "base_time": point.times[base],
-            "performance_per_dollar": value})
+        value = performance_per_dollar(
+            point.times[fabric], point.times[base], own.cents, other.cents
+        )
+        found.append(
+            {
+                "point": point.name,
+                "model": point.model,
+                "rate": rate_name(speed),
+                "fabric": fabric,
+                "base": base,
+                "time": point.times[fabric],
+                "base_time": point.times[base],
+                "performance_per_dollar": value,
+            }
+        )
     return found
 
 
 def _bill(fabric: str, rate: Rate, table: Prices, formula: str) -> Bill:
-    return bill(fabric, gpus=GPUS, alpha=ALPHA, rate=rate, prices=table,
-                formula=formula)
+    return bill(fabric, gpus=GPUS, alpha=ALPHA, rate=rate, prices=table, formula=formula)

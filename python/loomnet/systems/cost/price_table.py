@@ -28,17 +28,19 @@ _DOLLARS = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 
 def rate_of(value: Any, where: str = "cost: rate") -> Rate:
-    """"400G", "1.6T", "400 Gb/s" as a Rate. Raises UnitError, beginning with `where`."""
+    """ "400G", "1.6T", "400 Gb/s" as a Rate. Raises UnitError, beginning with `where`."""
     if isinstance(value, str) and (short := _SHORT.fullmatch(value)) and len(value) < 40:
         value = f"{short[1]} {short[2]}b/s"
     elif isinstance(value, str) and _BARE.fullmatch(value):
-        raise UnitError(f'{where}: {in_quotes(value)} has no unit: write {value.strip()}G or '
-                        f'"{value.strip()} Gb/s"')
+        raise UnitError(
+            f"{where}: {in_quotes(value)} has no unit: write {value.strip()}G or "
+            f'"{value.strip()} Gb/s"'
+        )
     return Rate.given(where, value)
 
 
 def rate_name(rate: Rate) -> str:
-    """"400G": as vendors and the publication name a rate."""
+    """ "400G": as vendors and the publication name a rate."""
     gigabits = Fraction(rate.count, 10**9)
     return f"{gigabits.numerator}G" if gigabits.denominator == 1 else str(rate)
 
@@ -59,11 +61,14 @@ class Prices:
         """Of one piece. Raises UsageError for a rate or part without a price."""
         row = self._cents.get(rate)
         if row is None:
-            raise UsageError(f"cost: rate {rate_name(rate)} is not in the {self.source}; there are "
-                             f"{', '.join(map(rate_name, self.rates))}")
+            raise UsageError(
+                f"cost: rate {rate_name(rate)} is not in the {self.source}; there are "
+                f"{', '.join(map(rate_name, self.rates))}"
+            )
         if part not in row:
-            raise UsageError(f"cost: the {self.source} have no price of {part} at "
-                             f"{rate_name(rate)}")
+            raise UsageError(
+                f"cost: the {self.source} have no price of {part} at {rate_name(rate)}"
+            )
         return row[part]
 
     def has(self, rate: Rate, part: str) -> bool:
@@ -73,14 +78,19 @@ class Prices:
         """The same with one price more, or another one, at every rate. Raises UsageError."""
         _part(self.source, part)
         price = _cents(f"cost: price of {part}", dollars)
-        return Prices({rate: {**row, part: price} for rate, row in self._cents.items()},
-                      self.source)
+        return Prices(
+            {rate: {**row, part: price} for rate, row in self._cents.items()}, self.source
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per rate, in dollars; as prices() reads them."""
-        return [{"rate": rate_name(rate),
-                 **{part: in_dollars(row[part]) for part in KNOWN if part in row}}
-                for rate, row in self._cents.items()]
+        return [
+            {
+                "rate": rate_name(rate),
+                **{part: in_dollars(row[part]) for part in KNOWN if part in row},
+            }
+            for rate, row in self._cents.items()
+        ]
 
     def csv(self) -> str:
         """The table as text for a file of one's own."""
@@ -104,8 +114,9 @@ def _cents(where: str, value: Any) -> int:
     """A price in dollars as whole cents. Raises UsageError."""
     text = str(value).strip() if isinstance(value, (int, float, str, Decimal)) else ""
     if isinstance(value, bool) or len(text) > 30 or not _DOLLARS.fullmatch(text.removeprefix("-")):
-        raise UsageError(f"{where}: {quoted(value)} is not a price; write dollars, for example 1499"
-                         " or 99.50")
+        raise UsageError(
+            f"{where}: {quoted(value)} is not a price; write dollars, for example 1499 or 99.50"
+        )
     if text.startswith("-"):
         raise UsageError(f"{where}: {quoted(value)} is negative")
     cents = Fraction(text) * 100
@@ -118,8 +129,10 @@ def _cents(where: str, value: Any) -> int:
 
 def _part(where: str, part: Any) -> str:
     if part not in KNOWN:
-        raise UsageError(f"{where}: {in_quotes(part)} is not a part; there are {', '.join(KNOWN)}"
-                         f"{did_you_mean(part, KNOWN)}")
+        raise UsageError(
+            f"{where}: {in_quotes(part)} is not a part; there are {', '.join(KNOWN)}"
+            f"{did_you_mean(part, KNOWN)}"
+        )
     return part
 
 
@@ -135,8 +148,9 @@ def _table(where: str, source: str, table: Mapping[Any, Any]) -> Prices:
             raise UsageError(f"{place} is there twice")
         if not isinstance(row, Mapping):
             raise UsageError(f"{place}: {quoted(row)} is not a table of prices by part")
-        prices = {_part(place, part): _cents(f"{place}: {part}", price)
-                  for part, price in row.items()}
+        prices = {
+            _part(place, part): _cents(f"{place}: {part}", price) for part, price in row.items()
+        }
         if missing := [part for part in PARTS if part not in prices]:
             raise UsageError(f"{place}: no price of {', '.join(missing)}")
         found[rate] = prices
@@ -146,8 +160,11 @@ def _table(where: str, source: str, table: Mapping[Any, Any]) -> Prices:
 def _csv(text: str, where: str) -> dict[str, dict[str, str]]:
     """Rate -> part -> text of a CSV file with the columns `rate` and one for each part."""
     try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text), strict=True)
-                if any(cell.strip() for cell in row)]
+        rows = [
+            [cell.strip() for cell in row]
+            for row in csv.reader(io.StringIO(text), strict=True)
+            if any(cell.strip() for cell in row)
+        ]
     except csv.Error as error:
         raise UsageError(f"{where}: not CSV: {error}") from None
     head = rows[0] if rows else []
@@ -158,8 +175,9 @@ def _csv(text: str, where: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(head):
-            raise UsageError(f"{where}: row {number} has {len(row)} cells, the head has "
-                             f"{len(head)}")
+            raise UsageError(
+                f"{where}: row {number} has {len(row)} cells, the head has {len(head)}"
+            )
         cells = dict(zip(head, row, strict=True))
         rate = cells.pop("rate")
         if rate in found:
@@ -219,5 +237,8 @@ _PUBLISHED = {
     "400G": (1499, 659, 1090, 520, 100, 150),
     "800G": (2248, 1399, 1400, 520, 100, 150),
 }
-PRICES = _table("prices", "published prices", {
-    rate: dict(zip(PARTS, row, strict=True)) for rate, row in _PUBLISHED.items()})
+PRICES = _table(
+    "prices",
+    "published prices",
+    {rate: dict(zip(PARTS, row, strict=True)) for rate, row in _PUBLISHED.items()},
+)

@@ -19,7 +19,12 @@ def slot_figures(data: RunData, name: str) -> Iterator[OwnFigure]:
         taken, held_ps = taken_slots(data.totals.get(f"switch {switch}", {}))
         unseen = why
         if peak == 0 and taken:  # they were held between two samples
-            peak, unseen = None, ("no sample met a slot that the job held. In this switch "
-                                  f"{taken_text(taken, held_ps, True).lower()}")
+            peak, unseen = (
+                None,
+                (
+                    "no sample met a slot that the job held. In this switch "
+                    f"{taken_text(taken, held_ps, True).lower()}"
+                ),
+            )
         for figure, value, reason in (("mean", mean, why), ("peak", peak, unseen)):
             yield f"slots_{figure}.{switch}", value, "slots", reason

@@ -40,9 +40,15 @@ class Policy:
         """By name, in the order of their numbers."""
         import loomnet._core as _core
 
-        return {row["name"]: cls(number, row["name"], row["answering"] != _ROOT_ANSWERS,
-                                 row["answering"] == _ROOT_MAY_ANSWER)
-                for number, row in enumerate(_core.aggregate_policies())}
+        return {
+            row["name"]: cls(
+                number,
+                row["name"],
+                row["answering"] != _ROOT_ANSWERS,
+                row["answering"] == _ROOT_MAY_ANSWER,
+            )
+            for number, row in enumerate(_core.aggregate_policies())
+        }
 
     @classmethod
     def names(cls, trait: str) -> str:
@@ -72,8 +78,10 @@ class SumPool:
             for name in ("policy", "values", "saturate"):
                 first, value = found.setdefault(name, (switch.name, options[name]))
                 if value != options[name]:
-                    raise UsageError(f"run: {first} sums with {name}={value}, {switch.name} with "
-                                     f"{options[name]}; give all switches that sum the same")
+                    raise UsageError(
+                        f"run: {first} sums with {name}={value}, {switch.name} with "
+                        f"{options[name]}; give all switches that sum the same"
+                    )
             slots[switch.number] = options["pool"] // (SLOT_HEADER + 4 * options["values"])
         if not slots:
             return None
@@ -85,9 +93,15 @@ def falls_back(options: Mapping[str, Any], policy: Policy) -> bool:
     """Whether parameter servers add as float32 what a fixed scale cannot hold of a script's sums,
     under a run's options of ina (ATP); by default where a server answers the workers."""
     stated = options.get("overflow_fallback")
-    return stated if stated is not None else (
-        options.get("quant", QUANTS[0]) == "fixed" and policy.has_servers
-        and options.get("result_path", "ps") == "ps")
+    return (
+        stated
+        if stated is not None
+        else (
+            options.get("quant", QUANTS[0]) == "fixed"
+            and policy.has_servers
+            and options.get("result_path", "ps") == "ps"
+        )
+    )
 
 
 def program_options(switch: SwitchPlan) -> dict[str, Any]:

@@ -20,5 +20,6 @@ class Aggregate(Program):
         return dict(switch.options) | {"hop": switch.number}
 
     def rows(self, switch: SwitchPlan, parts: Iterable[RunPart]) -> Mapping[str, Any]:
-        return {"jobs": [row for part in parts if isinstance(part, Sums)
-                         for row in part.rows(switch)]}
+        return {
+            "jobs": [row for part in parts if isinstance(part, Sums) for row in part.rows(switch)]
+        }

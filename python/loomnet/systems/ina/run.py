@@ -46,24 +46,33 @@ class Sums(RunPart):
     on_packets = True
 
     @classmethod
-    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
-           ) -> Sums | None:
+    def of(
+        cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+    ) -> Sums | None:
         asked = [each for each in requests if each.job.allreduce == NAME]
         step = pools_step(options)
         if not asked:
             if step is not None:
-                raise UsageError('run: pools: no switch sums for a job of this run; give one '
-                                 'allreduce="ina", or leave pools out')
+                raise UsageError(
+                    "run: pools: no switch sums for a job of this run; give one "
+                    'allreduce="ina", or leave pools out'
+                )
             return None
         own = dict(options.get(NAME, {}))
         for name in ("server", "servers"):
             if name in own:
-                raise UsageError(f"run: ina: {name} is a job's: "
-                                 f'AllReduce(…, allreduce="ina", {name}=…)')
+                raise UsageError(
+                    f'run: ina: {name} is a job\'s: AllReduce(…, allreduce="ina", {name}=…)'
+                )
         return cls(plan, asked, own, step)
 
-    def __init__(self, plan: Plan, asked: Sequence[JobRequest], options: Mapping[str, Any],
-                 watched: Time | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        asked: Sequence[JobRequest],
+        options: Mapping[str, Any],
+        watched: Time | None = None,
+    ) -> None:
         """`watched`: the time between two looks at the switches' slots."""
         self.plan, self._asked, self._watched = plan, asked, watched
         # By a share's group: its workers' queue pairs and then its server's.
@@ -74,8 +83,9 @@ class Sums(RunPart):
         self._clock: Callable[[], PartClock | None] = lambda: None
         window = options.get("window", WINDOW)
         if type(window) is not int or not 1 <= window <= MOST_WINDOW:
-            raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
-                             f"{MOST_WINDOW}")
+            raise UsageError(
+                f"run: ina: window={quoted(window)} must be a whole number from 1 to {MOST_WINDOW}"
+            )
         # The root of a tree sends whole sums to the workers as well as to the server.
         self.answers = options.get("result_path", "ps") == "switch"
         # Float gradients; a traffic model's bytes are summed as if they were such.
@@ -84,12 +94,17 @@ class Sums(RunPart):
         # What a fixed scale cannot hold the server adds as float32.
         self.floats = self.pool is not None and falls_back(options, self.pool.policy)
         # A traffic model's numbers fit, and its buckets need not follow one another for that.
-        self._with_floats = {each.number for each in asked if self.floats and (
-            isinstance(each.job, TorchJob) or options.get("overflow_fallback"))}
+        self._with_floats = {
+            each.number
+            for each in asked
+            if self.floats and (isinstance(each.job, TorchJob) or options.get("overflow_fallback"))
+        }
         if self.answers and self.pool is not None and not self.pool.policy.root_may_answer:
-            raise UsageError(f'run: ina: result_path="switch" goes with policy='
-                             f'{Policy.names("root_may_answer")}, and the switches sum with '
-                             f"{self.pool.policy.name}; leave it out")
+            raise UsageError(
+                f'run: ina: result_path="switch" goes with policy='
+                f"{Policy.names('root_may_answer')}, and the switches sum with "
+                f"{self.pool.policy.name}; leave it out"
+            )
         # A partial sum leaves its slot in the packet that takes the slot, which must have room for
         # bytes: where one job's sums have bytes, all jobs' have.
         self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
@@ -104,13 +119,18 @@ class Sums(RunPart):
             for share in shares:
                 server = plan.hosts[share.server].name if self.finished_by_servers else None
                 self._trees_begun[key + f", {server}" * (len(shares) > 1)] = share.described(
-                    plan.topology.names, server)
+                    plan.topology.names, server
+                )
 
     def staging(self, number: int) -> dict[str, int]:
         """What the memory of a job's ranks has for sums, as RankBridge takes it."""
         assert self.pool is not None
-        return staging(self.pool, self.jobs[number], exponents=self.exponents,
-                       floats=number in self._with_floats)
+        return staging(
+            self.pool,
+            self.jobs[number],
+            exponents=self.exponents,
+            floats=number in self._with_floats,
+        )
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""
@@ -135,7 +155,8 @@ class Sums(RunPart):
                 raise UsageError(
                     f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
                     '"aggregate"; say fabric.program("p0.*", "aggregate"), with pool=0 for those '
-                    "that are to pass sums on alone")
+                    "that are to pass sums on alone"
+                )
             each = window // len(hosts)
             if not self.finished_by_servers:
                 each = self._own_window(kind, trees, window, jobs)
@@ -152,23 +173,35 @@ class Sums(RunPart):
         if share == 0:
             raise UsageError(
                 f"{kind}: {self.plan.topology.names[name]} has {least} slots, and SwitchML needs 2 "
-                f"or more for each of {jobs} jobs; give a larger pool=")
+                f"or more for each of {jobs} jobs; give a larger pool="
+            )
         return share
 
-    def _trees(self, group: int, workers: Sequence[int], server: int, routes: EcmpTables
-               ) -> tuple[SumTree, ...]:
+    def _trees(
+        self, group: int, workers: Sequence[int], server: int, routes: EcmpTables
+    ) -> tuple[SumTree, ...]:
         assert self.pool is not None
-        found = (sum_tree(self.plan.topology, routes, group, plane, workers, server,
-                          self.pool.slots) for plane in range(self.plan.planes))
+        found = (
+            sum_tree(self.plan.topology, routes, group, plane, workers, server, self.pool.slots)
+            for plane in range(self.plan.planes)
+        )
         return tuple(tree for tree in found if tree is not None)
 
     def rerouted(self, routes: EcmpTables) -> list[SumShare]:
         """Moves every job to the trees that these routes leave; what has other trees now."""
         moved = []
         for number, shares in self.jobs.items():
-            found = tuple(replace(share, trees=tuple(
-                tree for tree in self._trees(share.group, share.workers, share.server, routes)
-                if self._has_slots(share, tree))) for share in shares)
+            found = tuple(
+                replace(
+                    share,
+                    trees=tuple(
+                        tree
+                        for tree in self._trees(share.group, share.workers, share.server, routes)
+                        if self._has_slots(share, tree)
+                    ),
+                )
+                for share in shares
+            )
             moved += [new for new, old in zip(found, shares, strict=True) if new != old]
             self.jobs[number] = found
         return moved
@@ -180,18 +213,30 @@ class Sums(RunPart):
     def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
         """A switch's rows: of each job whose tree it is on."""
         assert self.pool is not None or not self.jobs
-        return [self._row(share, tree, switch.number) for shares in self.jobs.values()
-                for share in shares for tree in share.trees if switch.number in tree.places]
+        return [
+            self._row(share, tree, switch.number)
+            for shares in self.jobs.values()
+            for share in shares
+            for tree in share.trees
+            if switch.number in tree.places
+        ]
 
     def _row(self, share: SumShare, tree: SumTree, switch: int) -> dict[str, Any]:
         assert self.pool is not None
         place = tree.places[switch]
         address = ipaddress.ip_address(self.plan.hosts[share.server].address).packed
         root = (2 if self.answers else 1) if place.root else 0
-        return {"job": share.group, "scheme": self.pool.policy.number, "root": root,
-                "window": share.window, "base": self._own_slots.base(share.group, switch),
-                "up": place.up, "server": address,
-                "children": list(place.children), "hops": list(place.hops)}
+        return {
+            "job": share.group,
+            "scheme": self.pool.policy.number,
+            "root": root,
+            "window": share.window,
+            "base": self._own_slots.base(share.group, switch),
+            "up": place.up,
+            "server": address,
+            "children": list(place.children),
+            "hops": list(place.hops),
+        }
 
     # --- what a run asks of its parts -------------------------------------------------------------
     def core_options(self, asked: JobRequest) -> dict[str, Any]:
@@ -205,8 +250,13 @@ class Sums(RunPart):
     def bucket_sums(self, engine: PartEngine, asked: JobRequest, *, payload: bool) -> Any:
         assert is_model_job(asked.job)
         core = _core.ExecutorSums(
-            engine.network, job=asked.number, hosts=[engine.node(host) for host in asked.placement],
-            longest=max(asked.job.bucket_bytes), sums=self.staging(asked.number), payload=payload)
+            engine.network,
+            job=asked.number,
+            hosts=[engine.node(host) for host in asked.placement],
+            longest=max(asked.job.bucket_bytes),
+            sums=self.staging(asked.number),
+            payload=payload,
+        )
         self.bind(engine, asked, core)
         return core
 
@@ -223,24 +273,30 @@ class Sums(RunPart):
     def has_bytes(self, asked: JobRequest) -> bool:
         return self.have_bytes
 
-    def capacity(self, asked: JobRequest, states: Mapping[int, LinkState], dead: frozenset[int]
-                 ) -> float | None:
+    def capacity(
+        self, asked: JobRequest, states: Mapping[int, LinkState], dead: frozenset[int]
+    ) -> float | None:
         # Keys go to the servers in turn, so the slowest server's trees set the pace of all.
-        return min(sum_capacity(self.plan, (*asked.hosts, server), states, dead)
-                   for server in asked.servers)
+        return min(
+            sum_capacity(self.plan, (*asked.hosts, server), states, dead)
+            for server in asked.servers
+        )
 
     def memory(self, asked: JobRequest, *, payload: bool) -> Iterator[Memory]:
         job, ranks = asked.job, len(asked.placement)
         if isinstance(job, TorchJob) or payload or self.have_bytes:
-            yield Memory("staging of sums", ranks * self.staging_bytes(asked.number),
-                         "ina's window")
+            yield Memory(
+                "staging of sums", ranks * self.staging_bytes(asked.number), "ina's window"
+            )
         if is_model_job(job):
             name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
-            yield Memory(f"{ranks} queue pairs", ranks * Transport.queue_pair_bytes,
-                         f"{name}.ranks")
+            yield Memory(
+                f"{ranks} queue pairs", ranks * Transport.queue_pair_bytes, f"{name}.ranks"
+            )
             if payload or self.have_bytes:  # each bucket twice: the values and their sum
-                yield Memory("tensors", 2 * ranks * job.gradients.bytes,
-                             f"{name}.size or {name}.ranks")
+                yield Memory(
+                    "tensors", 2 * ranks * job.gradients.bytes, f"{name}.size or {name}.ranks"
+                )
 
     def on_routes(self, engine: PartEngine, tables: EcmpTables) -> None:
         """Hosts send by the trees that they have now."""
@@ -261,18 +317,22 @@ class Sums(RunPart):
             return ""
         for share in shares:
             if not share.trees:
-                return (f"; no plane joins its hosts and {self.plan.hosts[share.server].name} any "
-                        "more, by which switches sum for it")
+                return (
+                    f"; no plane joins its hosts and {self.plan.hosts[share.server].name} any "
+                    "more, by which switches sum for it"
+                )
         if self.finished_by_servers:
             return "; its sums are finished on " + ", ".join(
                 f"{self.plan.hosts[share.server].name}, "
                 + (self._lacks(share) or "which knows of no sum that lacks a part")
-                for share in shares)
+                for share in shares
+            )
         [share] = shares
         roots = ", ".join(self.plan.topology.names[tree.root] for tree in share.trees)
         return f"; its sums are made at {roots}, " + (
             self._lacks(share)
-            or "where no slot has a part of one: SwitchML does not survive a switch's reboot")
+            or "where no slot has a part of one: SwitchML does not survive a switch's reboot"
+        )
 
     def _lacks(self, share: SumShare) -> str:
         missing = [self.plan.hosts[share.workers[i]].name for i in self._missing(share)]
@@ -282,15 +342,18 @@ class Sums(RunPart):
         """Blocks of sums of real ranks that a fixed scale could not hold, and those of them that
         the server added as float32."""
         bridges = self._bridges.get(asked.number, ())
-        return (max((each.sum_overflows for each in bridges), default=0),
-                max((each.sums_as_floats for each in bridges), default=0))
+        return (
+            max((each.sum_overflows for each in bridges), default=0),
+            max((each.sums_as_floats for each in bridges), default=0),
+        )
 
     def remark(self, asked: JobRequest) -> str:
         beyond, floats = self._beyond(asked)
         if not beyond:
             return ""
-        return (f"{beyond} blocks of sums beyond the fixed scale"
-                + (f", {floats} summed as float32" if self.floats else ": their values are wrong"))
+        return f"{beyond} blocks of sums beyond the fixed scale" + (
+            f", {floats} summed as float32" if self.floats else ": their values are wrong"
+        )
 
     def _missing(self, share: SumShare) -> list[int]:
         """Numbers of the workers whose parts the oldest fragment that is not whole lacks, as the
@@ -308,10 +371,12 @@ class Sums(RunPart):
         for tree in share.trees if not lacks else ():
             parts: dict[int, int] = {}  # of each fragment that is not whole, whose have come
             for node in tree.holders:
-                columns = clock.switch_columns(switches[node],
-                                               ("state", "job", "sequence", "workers"))
-                for state, job, sequence, workers in zip(*(column.tolist() for column in columns),
-                                                         strict=True):
+                columns = clock.switch_columns(
+                    switches[node], ("state", "job", "sequence", "workers")
+                )
+                for state, job, sequence, workers in zip(
+                    *(column.tolist() for column in columns), strict=True
+                ):
                     if state == SUMMING and job == share.group + 1:
                         parts[sequence] = parts.get(sequence, 0) | workers
             if parts:
@@ -328,10 +393,14 @@ class Sums(RunPart):
             return None
         held = self.pool.slots
         owners = {share.group: number for number, shares in self.jobs.items() for share in shares}
-        return PoolWatch(self._watched.count, self._asked, owners,
-                         [each for each in self.plan.switches if held.get(each.number)],
-                         {each.name: held[each.number] for each in self.plan.switches
-                          if held.get(each.number)}, clock)
+        return PoolWatch(
+            self._watched.count,
+            self._asked,
+            owners,
+            [each for each in self.plan.switches if held.get(each.number)],
+            {each.name: held[each.number] for each in self.plan.switches if held.get(each.number)},
+            clock,
+        )
 
     def notes(self) -> Notes:
         return self._trees_begun
@@ -349,18 +418,24 @@ class Sums(RunPart):
     def lint(self) -> Iterator[str]:
         """Of each job whose parameter server shares a worker's link, of this job or another: its
         NIC carries the data of one and all that the other finishes."""
-        working = {host for shares in self.jobs.values() for share in shares
-                   for host in share.workers}
+        working = {
+            host for shares in self.jobs.values() for share in shares for host in share.workers
+        }
         for asked in self._asked if self.finished_by_servers else ():
-            shared = [self.plan.hosts[share.server].name for share in self.jobs[asked.number]
-                      if share.server in working]
+            shared = [
+                self.plan.hosts[share.server].name
+                for share in self.jobs[asked.number]
+                if share.server in working
+            ]
             if shared:
                 whose = f' of "{asked.name}"' if asked.name else ""
                 one = len(shared) == 1
-                yield (f"the parameter server{'' if one else 's'}{whose} on "
-                       f"{', '.join(shared)} share{'s' if one else ''} a worker's link, which then "
-                       "carries its part and what the server finishes; hosts of role server have "
-                       "links of their own: fabric.add_host(\"ps\", role=\"server\")")
+                yield (
+                    f"the parameter server{'' if one else 's'}{whose} on "
+                    f"{', '.join(shared)} share{'s' if one else ''} a worker's link, which then "
+                    "carries its part and what the server finishes; hosts of role server have "
+                    'links of their own: fabric.add_host("ps", role="server")'
+                )
 
     def _connected(self, engine: PartEngine, asked: JobRequest) -> list[list[int]]:
         """Connects a job's parameter servers and the queue pairs of each rank by which switches sum
@@ -377,9 +452,19 @@ class Sums(RunPart):
             for rank, host in ends:
                 node = engine.node(host)
                 number = own if rank is None else network.reserve_qps(node, 1)
-                network.connect_qp(node, number, server, own, engine.next_flow(), rows, rows,
-                                   job=asked.number, transport=NAME, group=share.member(rank),
-                                   at_ps=asked.start_ps)
+                network.connect_qp(
+                    node,
+                    number,
+                    server,
+                    own,
+                    engine.next_flow(),
+                    rows,
+                    rows,
+                    job=asked.number,
+                    transport=NAME,
+                    group=share.member(rank),
+                    at_ps=asked.start_ps,
+                )
                 self._summing.setdefault(share.group, []).append((node, number))
                 if rank is not None:
                     numbers[rank].append(number)

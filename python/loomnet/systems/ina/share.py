@@ -29,8 +29,10 @@ class SumShare:
         parts = []
         for tree in self.trees:
             below = ", ".join(names[node] for node in sorted(tree.places) if node != tree.root)
-            parts.append(f"plane {tree.plane}: root {names[tree.root]}"
-                         + (f" with {below} below" if below else ""))
+            parts.append(
+                f"plane {tree.plane}: root {names[tree.root]}"
+                + (f" with {below} below" if below else "")
+            )
         if server is not None:
             parts.append(f"parameter server {server}")
         return "; ".join(parts)

@@ -15,8 +15,9 @@ from loomnet.systems.ina.pool import (
 from loomnet.systems.ina.share import SumShare
 
 
-def staging(pool: SumPool, shares: Sequence[SumShare], *, exponents: bool, floats: bool
-            ) -> dict[str, int]:
+def staging(
+    pool: SumPool, shares: Sequence[SumShare], *, exponents: bool, floats: bool
+) -> dict[str, int]:
     """Of a job with these shares, as RankBridge takes it."""
     each_window = shares[0].window
     window = each_window * len(shares)
@@ -26,11 +27,15 @@ def staging(pool: SumPool, shares: Sequence[SumShare], *, exponents: bool, float
     # always two windows, the request whose exponents are ahead, and two in preparation.
     each = 2 * request * (4 * pool.values + 1)
     slots = min(max(-(-2 * window // request) + 3, SUM_STAGING // each), MOST_SUM_SLOTS)
-    return {"sum_slots": slots, "sum_values": pool.values,
-            "sum_window": each_window, "sum_servers": len(shares),
-            "sum_reach": REACH if pool.policy.has_servers else OWN_REACH,
-            "sum_scale": 0 if exponents else FIXED_SCALE,
-            "sum_floats": int(floats)}
+    return {
+        "sum_slots": slots,
+        "sum_values": pool.values,
+        "sum_window": each_window,
+        "sum_servers": len(shares),
+        "sum_reach": REACH if pool.policy.has_servers else OWN_REACH,
+        "sum_scale": 0 if exponents else FIXED_SCALE,
+        "sum_floats": int(floats),
+    }
 
 
 def staging_bytes(shape: Mapping[str, int], shares: Sequence[SumShare]) -> int:

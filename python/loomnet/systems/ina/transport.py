@@ -28,27 +28,36 @@ class Ina(Transport):
     own_options = ("quant", "overflow_fallback")
 
     def check(self, job: Job, clock: str) -> None:
-        raise UsageError(f'{type(job).__name__}.transport: "ina" carries sums alone; give '
-                         'allreduce="ina", and transport= for the rest of the job')
+        raise UsageError(
+            f'{type(job).__name__}.transport: "ina" carries sums alone; give '
+            'allreduce="ina", and transport= for the rest of the job'
+        )
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
         if (quant := options.get("quant", QUANTS[0])) not in QUANTS:
-            raise UsageError(f"run: ina: quant={in_quotes(quant)} is not one of "
-                             f"{', '.join(QUANTS)}")
+            raise UsageError(
+                f"run: ina: quant={in_quotes(quant)} is not one of {', '.join(QUANTS)}"
+            )
         if type(fallback := options.get("overflow_fallback", False)) is not bool:
-            raise UsageError(f"run: ina: overflow_fallback={quoted(fallback)} must be "
-                             "True or False")
+            raise UsageError(
+                f"run: ina: overflow_fallback={quoted(fallback)} must be True or False"
+            )
         if fallback and quant == QUANTS[0]:
-            raise UsageError(f'run: ina: overflow_fallback is of quant="fixed"; {quant} cannot '
-                             "overflow")
+            raise UsageError(
+                f'run: ina: overflow_fallback is of quant="fixed"; {quant} cannot overflow'
+            )
         if fallback and options.get("result_path") == "switch":
-            raise UsageError('run: ina: overflow_fallback needs result_path="ps": two answers of a '
-                             "fragment may differ in what overflowed")
+            raise UsageError(
+                'run: ina: overflow_fallback needs result_path="ps": two answers of a '
+                "fragment may differ in what overflowed"
+            )
         for fixed in ("scheme", "values", "pool", "saturate"):
             if fixed in options:
-                raise UsageError(f"run: ina: {fixed} is the switches' to say; give it to "
-                                 'fabric.program("p0.*", "aggregate", …)')
+                raise UsageError(
+                    f"run: ina: {fixed} is the switches' to say; give it to "
+                    'fabric.program("p0.*", "aggregate", …)'
+                )
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         return LinkDefaults(mark_bytes=MARK_BYTES)
@@ -57,22 +66,34 @@ class Ina(Transport):
         return Frames(payload=max(plan.frame_bytes - 94, 1), header=94, ack=94)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
-        chosen = {name: value for name, value in options.items()
-                  if name not in self.own_options}
+        chosen = {name: value for name, value in options.items() if name not in self.own_options}
         pool = SumPool.of(plan)
         if pool is None:
             return chosen
-        return {"scheme": pool.policy.name, "values": pool.values, "saturate": pool.saturate,
-                "pool": max(pool.slots.values()), "switch_rtt": plan.base_rtt_ps, **chosen}
+        return {
+            "scheme": pool.policy.name,
+            "values": pool.values,
+            "saturate": pool.saturate,
+            "pool": max(pool.slots.values()),
+            "switch_rtt": plan.base_rtt_ps,
+            **chosen,
+        }
 
     def live_options(self, dilation: float) -> dict[str, Any]:
-        return {"rto_min": round(LIVE_RTO_PS / dilation),
-                "remind_min": round(LIVE_REMIND_PS / dilation)}
+        return {
+            "rto_min": round(LIVE_RTO_PS / dilation),
+            "remind_min": round(LIVE_REMIND_PS / dilation),
+        }
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         pool = SumPool.of(plan)
-        return {} if pool is None else {
-            "sums": f"{pool.policy.name}, {pool.values} int32 in a packet, window "
-                    f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
-                    + ", overflows of scripts as float32" * falls_back(options, pool.policy)}
-
+        return (
+            {}
+            if pool is None
+            else {
+                "sums": f"{pool.policy.name}, {pool.values} int32 in a packet, window "
+                f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
+                + ", overflows of scripts as float32"
+                * falls_back(options, pool.policy)
+            }
+        )

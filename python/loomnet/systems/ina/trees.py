@@ -36,12 +36,22 @@ class SumTree:
     def holders(self) -> set[int]:
         """Switches that need slots under SwitchML, which counts one part of each port downwards:
         those that have some, those at which ways meet, and the root, which answers."""
-        return {self.root, *self.hops, *(node for node, place in self.places.items()
-                                         if len(place.children) > 1)}
+        return {
+            self.root,
+            *self.hops,
+            *(node for node, place in self.places.items() if len(place.children) > 1),
+        }
 
 
-def sum_tree(topology: Topology, routes: EcmpTables, job: int, plane: int, workers: Sequence[int],
-             server: int, slots: Mapping[int, int]) -> SumTree | None:
+def sum_tree(
+    topology: Topology,
+    routes: EcmpTables,
+    job: int,
+    plane: int,
+    workers: Sequence[int],
+    server: int,
+    slots: Mapping[int, int],
+) -> SumTree | None:
     """The tree of a job of these hosts, worker w on workers[w], towards the host `server`. `slots`:
     of each switch that runs the program, how many slots it has. None where a switch on the way runs
     another program, or a host is cut off.
@@ -78,8 +88,14 @@ def sum_tree(topology: Topology, routes: EcmpTables, job: int, plane: int, worke
     return _placed(topology, plane, root, up, below, slots)
 
 
-def _placed(topology: Topology, plane: int, root: int, up: Mapping[int, int],
-            below: Mapping[int, Mapping[int, int]], slots: Mapping[int, int]) -> SumTree:
+def _placed(
+    topology: Topology,
+    plane: int,
+    root: int,
+    up: Mapping[int, int],
+    below: Mapping[int, Mapping[int, int]],
+    slots: Mapping[int, int],
+) -> SumTree:
     """From ways up to what each switch knows of those below it."""
     hops: dict[int, dict[int, int]] = {node: {} for node in below}
     for node in sorted(below):
@@ -88,8 +104,11 @@ def _placed(topology: Topology, plane: int, root: int, up: Mapping[int, int],
             end = topology.far(at, up[at])
             at = end.node
             hops[at][node] = end.port
-    places = {node: SumPlace(up[node], node == root, tuple(sorted(ways.items())),
-                             tuple(sorted(hops[node].items())))
-              for node, ways in below.items()}
+    places = {
+        node: SumPlace(
+            up[node], node == root, tuple(sorted(ways.items())), tuple(sorted(hops[node].items()))
+        )
+        for node, ways in below.items()
+    }
     order = [root, *sorted(node for node in below if node != root)]
     return SumTree(plane, root, places, tuple(node for node in order if slots[node]))

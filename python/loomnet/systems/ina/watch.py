@@ -21,8 +21,15 @@ SUMMING, DONE = 1, 2  # states of a slot: enum aggregate_state
 class PoolWatch:
     """Fills `series`. Times are those of the first job."""
 
-    def __init__(self, every_ps: int, jobs: Sequence[JobRequest], owners: Mapping[int, int],
-                 switches: Sequence[SwitchPlan], slots: dict[str, int], clock: PartClock) -> None:
+    def __init__(
+        self,
+        every_ps: int,
+        jobs: Sequence[JobRequest],
+        owners: Mapping[int, int],
+        switches: Sequence[SwitchPlan],
+        slots: dict[str, int],
+        clock: PartClock,
+    ) -> None:
         """`owners`: of each number on the wire the job's."""
         self._clock, self._switches = clock, switches
         self._numbers = [asked.number for asked in jobs]
@@ -43,7 +50,8 @@ class PoolWatch:
             states, owners = self._clock.switch_columns(switch, ("state", "job"))
             summing, done = (
                 np.bincount(self._rows[owners[states == state]], minlength=jobs + 1)[:jobs]
-                for state in (SUMMING, DONE))
+                for state in (SUMMING, DONE)
+            )
             self.series.add(switch.name, at_ps, summing, done, at_work)
         self.series.thin()
         self.due_ps = (at_ps // self.series.every_ps + 1) * self.series.every_ps

@@ -21,9 +21,12 @@ if TYPE_CHECKING:  # read by type checkers and editors; a run needs few of them
 RUN_PARTS = (Experts,)
 
 if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every name
-    __getattr__ = late_names(__name__, {
-        "assignment": ("RULES", "Assignment", "assign", "map_ports", "pair_demand"),
-        "drift": ("Drift",),
-        "fabric": ("NETWORKS",),
-        "weights": ("PUBLISHED", "read_weights"),
-    })
+    __getattr__ = late_names(
+        __name__,
+        {
+            "assignment": ("RULES", "Assignment", "assign", "map_ports", "pair_demand"),
+            "drift": ("Drift",),
+            "fabric": ("NETWORKS",),
+            "weights": ("PUBLISHED", "read_weights"),
+        },
+    )

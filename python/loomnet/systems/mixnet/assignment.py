@@ -35,14 +35,23 @@ class Assignment:
         Raises UsageError for a demand of another region."""
         wanted = _matrix("demand", demand)
         if wanted.shape != self.circuits.shape:
-            raise UsageError(f"mixnet.Assignment.covered: demand of {len(wanted)} servers, and "
-                             f"circuits of {len(self.circuits)}")
+            raise UsageError(
+                f"mixnet.Assignment.covered: demand of {len(wanted)} servers, and "
+                f"circuits of {len(self.circuits)}"
+            )
         total = int(wanted.sum())
         return int(wanted[self.circuits > 0].sum()) / total if total else 1.0
 
 
-def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: int = 0,
-           ties: str = "free", previous: Any = None) -> Assignment:
+def assign(
+    demand: Any,
+    free: int | Sequence[int],
+    *,
+    rule: str = "skip",
+    seed: int = 0,
+    ties: str = "free",
+    previous: Any = None,
+) -> Assignment:
     """Circuits for a region's demand.
 
     Args:
@@ -65,13 +74,16 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
     servers = len(wanted)
     ports = list(free) if isinstance(free, Iterable) else [free] * servers
     if not all(isinstance(each, (int, np.integer)) and 0 <= each < 2**16 for each in ports):
-        raise UsageError(f"mixnet.assign: free: {quoted(free)} is not a number of ports, or one "
-                         "for each server, from 0")
+        raise UsageError(
+            f"mixnet.assign: free: {quoted(free)} is not a number of ports, or one "
+            "for each server, from 0"
+        )
     plugin = assigner_made(rule)
     try:
         # The engine checks the demand for a plug-in too.
-        found, order = _core.assign_circuits(wanted.ravel().tolist(), ports,
-                                             rule if plugin is None else "skip", seed, ties)
+        found, order = _core.assign_circuits(
+            wanted.ravel().tolist(), ports, rule if plugin is None else "skip", seed, ties
+        )
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.assign: {error}") from None
     if plugin is not None:
@@ -82,8 +94,9 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
     return Assignment(np.array(found, dtype=np.int64).reshape(servers, servers), tuple(order))
 
 
-def map_ports(circuits: Any, demand: Any, *, alpha: int, nics: int = 8,
-              previous: Sequence[int] = ()) -> list[int]:
+def map_ports(
+    circuits: Any, demand: Any, *, alpha: int, nics: int = 8, previous: Sequence[int] = ()
+) -> list[int]:
     """For each port of the panel the port that it is joined to, or -1. Optical NIC k of server i is
     at port i * alpha + k.
 
@@ -95,25 +108,31 @@ def map_ports(circuits: Any, demand: Any, *, alpha: int, nics: int = 8,
     try:
         joined = _matrix("circuits", circuits)
         if (joined != joined.T).any() or joined.diagonal().any():
-            raise UsageError("circuits: an array with zeros on the diagonal, the same both ways, "
-                             "is needed")
+            raise UsageError(
+                "circuits: an array with zeros on the diagonal, the same both ways, is needed"
+            )
         before = list(previous)
         if before and not _are_ports(before, len(joined) * alpha):
-            raise UsageError(f"previous: {quoted(previous)} is not the port, or -1, that each of "
-                             f"{len(joined) * alpha} ports is joined to")
-        return _core.map_ports(joined.ravel().tolist(), _matrix("demand", demand).ravel().tolist(),
-                               nics, alpha, before)
+            raise UsageError(
+                f"previous: {quoted(previous)} is not the port, or -1, that each of "
+                f"{len(joined) * alpha} ports is joined to"
+            )
+        return _core.map_ports(
+            joined.ravel().tolist(), _matrix("demand", demand).ravel().tolist(), nics, alpha, before
+        )
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.map_ports: {error}") from None
 
 
 def _are_ports(given: list[Any], ports: int) -> bool:
     return len(given) == ports and all(
-        isinstance(each, (int, np.integer)) and -1 <= each < ports for each in given)
+        isinstance(each, (int, np.integer)) and -1 <= each < ports for each in given
+    )
 
 
-def pair_demand(tokens: Any, *, tensor_parallel: int = 1, gpus_per_server: int = 8,
-                duplex: str = "sum") -> np.ndarray:
+def pair_demand(
+    tokens: Any, *, tensor_parallel: int = 1, gpus_per_server: int = 8, duplex: str = "sum"
+) -> np.ndarray:
     """What pairs of servers exchange in one all-to-all of experts: both directions added
     (`duplex="sum"`) or the busier one ("max"). The unit is the part of a token that is on one GPU.
     tokens: the tokens of each source rank for each expert, an array (experts, experts) whose rows
@@ -122,8 +141,9 @@ def pair_demand(tokens: Any, *, tensor_parallel: int = 1, gpus_per_server: int =
 
     counts = _matrix("tokens", tokens)
     try:
-        found = _core.pair_demand(len(counts), counts.ravel().tolist(), tensor_parallel,
-                                  gpus_per_server, duplex)
+        found = _core.pair_demand(
+            len(counts), counts.ravel().tolist(), tensor_parallel, gpus_per_server, duplex
+        )
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.pair_demand: {error}") from None
     servers = round(len(found) ** 0.5)

@@ -42,13 +42,18 @@ class Drift:
         UsageError: a number out of range.
     """
 
-    def __init__(self, experts: int, layers: int, seed: int, *, spread: float = SPREAD,
-                 decay: bool = False) -> None:
-        for field, value, least, most in (("experts", experts, 2, MOST_EXPERTS),
-                                          ("layers", layers, 1, _MOST_LAYERS)):
+    def __init__(
+        self, experts: int, layers: int, seed: int, *, spread: float = SPREAD, decay: bool = False
+    ) -> None:
+        for field, value, least, most in (
+            ("experts", experts, 2, MOST_EXPERTS),
+            ("layers", layers, 1, _MOST_LAYERS),
+        ):
             if type(value) is not int or not least <= value <= most:
-                raise UsageError(f"mixnet.Drift: {field}={quoted(value)} must be a whole number "
-                                 f"from {least} to {most}")
+                raise UsageError(
+                    f"mixnet.Drift: {field}={quoted(value)} must be a whole number "
+                    f"from {least} to {most}"
+                )
         if type(seed) is not int or seed < 0:
             raise UsageError(f"mixnet.Drift: seed={quoted(seed)} must be a whole number from 0")
         if not isinstance(spread, (int, float)) or not 0 <= spread < 10:

@@ -71,17 +71,21 @@ def mixnet(
     if preset == "paper":
         eps, carrier = "lumped", carrier or "none"
     if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= _MOST_RANKS):
-        raise FabricError(f"mixnet.ranks: {quoted(ranks)} must be a whole number from 1 to "
-                          f"{_MOST_RANKS}")
+        raise FabricError(
+            f"mixnet.ranks: {quoted(ranks)} must be a whole number from 1 to {_MOST_RANKS}"
+        )
     each = Rate.given("mixnet.rate", rate)
     _check(servers, gpus, alpha, region, network, eps)
     if wires is not None and (type(wires) is not int or not 1 <= wires <= MAX_PLANES):
-        raise FabricError(f"mixnet.wires: {quoted(wires)} must be a whole number from 1 to "
-                          f"{MAX_PLANES}")
+        raise FabricError(
+            f"mixnet.wires: {quoted(wires)} must be a whole number from 1 to {MAX_PLANES}"
+        )
     if (links is None) == (network == "topoopt"):
-        raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
-                          "topoopt_links() finds, in scenarios/mfabric/lib of a "
-                          "clone of Loomnet")
+        raise FabricError(
+            'mixnet.links: go with network="topoopt", which has the links that '
+            "topoopt_links() finds, in scenarios/mfabric/lib of a "
+            "clone of Loomnet"
+        )
     name = f"{network}-{servers}"
     fabric = Fabric(name, payload=payload)
     if links is not None:
@@ -90,12 +94,15 @@ def mixnet(
     if wires is None:
         wires = gpus - alpha if network in ("mixnet", "eps_only") else gpus
     if wires == 0:
-        raise FabricError(f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
-                          "stages and replicas need")
+        raise FabricError(
+            f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
+            "stages and replicas need"
+        )
     planes = 1 if eps == "lumped" and network != "rail" else wires
-    hosts = [fabric.add_host(f"h{i}", ports=planes + light, ranks=ranks or gpus,
-                             local_link=nvlink)
-             for i in range(servers)]
+    hosts = [
+        fabric.add_host(f"h{i}", ports=planes + light, ranks=ranks or gpus, local_link=nvlink)
+        for i in range(servers)
+    ]
     tree_rate = Rate.of(each.count * wires // planes)
     for plane in range(planes):
         if network == "rail" or one_switch:
@@ -106,40 +113,50 @@ def mixnet(
             _fat_tree(fabric, plane, hosts, tree_rate, delay, 3 if network == "fattree31" else 1)
     size = region or servers
     for first in range(0, servers if light else 0, size):
-        panel = fabric.add_panel(f"ocs{first // size}", ports=size * light, profile=profile,
-                                 carrier=carrier or "both")
-        for host in hosts[first:first + size]:
+        panel = fabric.add_panel(
+            f"ocs{first // size}", ports=size * light, profile=profile, carrier=carrier or "both"
+        )
+        for host in hosts[first : first + size]:
             for _ in range(light):
                 fabric.add_link(host, panel, rate=each, delay=delay)
     return fabric.check()
 
 
-def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str, eps: str
-           ) -> None:
-    for field, value, least, most in (("servers", servers, 1, _MOST_SERVERS),
-                                      ("gpus", gpus, 1, MAX_PLANES), ("alpha", alpha, 0, gpus),
-                                      ("region", servers if region is None else region, 1,
-                                       servers)):
+def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str, eps: str) -> None:
+    for field, value, least, most in (
+        ("servers", servers, 1, _MOST_SERVERS),
+        ("gpus", gpus, 1, MAX_PLANES),
+        ("alpha", alpha, 0, gpus),
+        ("region", servers if region is None else region, 1, servers),
+    ):
         if type(value) is not int or not least <= value <= most:
             what = f" (of {gpus} NICs)" if field == "alpha" else ""
-            raise FabricError(f"mixnet.{field}: {quoted(value)} must be a whole number from "
-                              f"{least} to {most}{what}")
+            raise FabricError(
+                f"mixnet.{field}: {quoted(value)} must be a whole number from "
+                f"{least} to {most}{what}"
+            )
     if network not in NETWORKS:
-        raise FabricError(f"mixnet.network: {quoted(network)} is none of {', '.join(NETWORKS)}"
-                          f"{did_you_mean(network, NETWORKS)}")
+        raise FabricError(
+            f"mixnet.network: {quoted(network)} is none of {', '.join(NETWORKS)}"
+            f"{did_you_mean(network, NETWORKS)}"
+        )
     if eps not in ("links", "lumped"):
         raise FabricError(f"mixnet.eps: {quoted(eps)} is neither links nor lumped")
     if servers % (region or servers):
-        raise FabricError(f"mixnet.region: {servers} servers are no multiple of regions of "
-                          f"{region}")
+        raise FabricError(
+            f"mixnet.region: {servers} servers are no multiple of regions of {region}"
+        )
     if network == "mixnet" and (region or servers) * alpha > _MOST_PANEL:
-        raise FabricError(f"mixnet.region: {region or servers} servers with alpha={alpha} need "
-                          f"{(region or servers) * alpha} ports of a panel, and one has "
-                          f"{_MOST_PANEL} at most; give smaller regions")
+        raise FabricError(
+            f"mixnet.region: {region or servers} servers with alpha={alpha} need "
+            f"{(region or servers) * alpha} ports of a panel, and one has "
+            f"{_MOST_PANEL} at most; give smaller regions"
+        )
 
 
-def _fat_tree(fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: Time | str,
-              over: int) -> None:
+def _fat_tree(
+    fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: Time | str, over: int
+) -> None:
     """The smallest k-ary fat tree that has room for the hosts (Al-Fares et al., SIGCOMM 2008), as
     far as it is filled; leaves have an `over`-th of their hosts' rate above them. A leaf alone
     where its hosts are half of a pod or fewer."""
@@ -168,12 +185,20 @@ def _fat_tree(fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: T
                 fabric.add_link(aggs[pod * half + a], core, rate=above, delay=delay)
 
 
-def _forwarders(fabric: Fabric, servers: int, gpus: int, rate: Rate, delay: Time | str,
-                nvlink: Rate | str, links: Sequence[tuple[int, int]]) -> Fabric:
+def _forwarders(
+    fabric: Fabric,
+    servers: int,
+    gpus: int,
+    rate: Rate,
+    delay: Time | str,
+    nvlink: Rate | str,
+    links: Sequence[tuple[int, int]],
+) -> Fabric:
     """Servers joined by the static links of a patch panel, which delays nothing and is left out.
     Each server forwards for others, by a switch of its own here."""
-    hosts = [fabric.add_host(f"h{i}", ports=1, ranks=gpus, local_link=nvlink)
-             for i in range(servers)]
+    hosts = [
+        fabric.add_host(f"h{i}", ports=1, ranks=gpus, local_link=nvlink) for i in range(servers)
+    ]
     nodes = [fabric.add_switch(f"p0.server{i}", plane=0) for i in range(servers)]
     for host, node in zip(hosts, nodes, strict=True):
         fabric.add_link(host, node, rate=Rate.of(rate.count * gpus), delay="0 s")

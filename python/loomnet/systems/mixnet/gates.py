@@ -46,14 +46,18 @@ def _given(job: MoeJob, experts: int) -> np.ndarray:
     if isinstance(job.matrix, (str, os.PathLike)):
         where = os.fspath(job.matrix)
         if not os.path.exists(where):
-            raise UsageError(f'MoeJob.matrix: {quoted(where)} is none of "drift", "fixed" and an '
-                             f"array, and no file or folder{did_you_mean(where, NAMED)}")
+            raise UsageError(
+                f'MoeJob.matrix: {quoted(where)} is none of "drift", "fixed" and an '
+                f"array, and no file or folder{did_you_mean(where, NAMED)}"
+            )
         found = np.array(read_weights(where))
     else:
         found = _array(job.matrix.given)
     if found.shape[-1] != experts:
-        raise UsageError(f"MoeJob.matrix: it is of {found.shape[-1]} experts, and the job has "
-                         f"{experts} expert ranks")
+        raise UsageError(
+            f"MoeJob.matrix: it is of {found.shape[-1]} experts, and the job has "
+            f"{experts} expert ranks"
+        )
     return found[:, None]
 
 
@@ -64,9 +68,15 @@ def _array(given: Any) -> np.ndarray:
     except ValueError:
         raise UsageError("MoeJob.matrix: its rows differ in length") from None
     if found.ndim not in (2, 3, 4) or not found.size:
-        raise UsageError("MoeJob.matrix: an array of whole numbers from 0 is needed, (layers, "
-                         "experts, experts), or one for each iteration")
+        raise UsageError(
+            "MoeJob.matrix: an array of whole numbers from 0 is needed, (layers, "
+            "experts, experts), or one for each iteration"
+        )
     if found.ndim < 4:
         return checked_counts("MoeJob.matrix", found)[None]
-    return np.array([checked_counts(f"MoeJob.matrix: iteration {number}", one)
-                     for number, one in enumerate(found)])
+    return np.array(
+        [
+            checked_counts(f"MoeJob.matrix: iteration {number}", one)
+            for number, one in enumerate(found)
+        ]
+    )

@@ -20,12 +20,14 @@ class ExpertRanks:
         job = asked.job
         assert isinstance(job, TorchJob)
         servers = ServerRanks(engine, asked)
-        self._regions = None if job.circuits is None else RankRegions(
-            engine, asked, servers, live=engine.live)
+        self._regions = (
+            None if job.circuits is None else RankRegions(engine, asked, servers, live=engine.live)
+        )
         self.connects = self._regions is not None
         self.queue_pairs = 1 if self._regions is None else self._regions.queue_pairs
         self._servers = servers.environment(
-            0 if self._regions is None else self._regions.size, job.circuits)
+            0 if self._regions is None else self._regions.size, job.circuits
+        )
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -59,18 +59,29 @@ class ServerRanks:
         weighted = control is not None and control.split == "weighted"
         if not self.size:
             return "null"
-        return json.dumps({"size": self.size, "optical": self.optical, "reuses": reuses,
-                           "electrical": self.electrical, "regions": regions * self.size,
-                           "rates": self.rates() if weighted else None})
+        return json.dumps(
+            {
+                "size": self.size,
+                "optical": self.optical,
+                "reuses": reuses,
+                "electrical": self.electrical,
+                "regions": regions * self.size,
+                "rates": self.rates() if weighted else None,
+            }
+        )
 
     def rates(self) -> tuple[int, int]:
         """Bits per second of a circuit, and of a server's electrical NICs together."""
         plan = self._engine.plan
         first = plan.hosts[self.hosts[0]]
-        rates = [(plane is None, plan.links[link].forward.rate_bps)
-                 for link, plane in zip(first.ports, first.planes, strict=True)]
-        return (max(rate for light, rate in rates if light),
-                sum(rate for light, rate in rates if not light))
+        rates = [
+            (plane is None, plan.links[link].forward.rate_bps)
+            for link, plane in zip(first.ports, first.planes, strict=True)
+        ]
+        return (
+            max(rate for light, rate in rates if light),
+            sum(rate for light, rate in rates if not light),
+        )
 
 
 def _owners(ranks: int, optical: int, wires: int) -> tuple[list[int], list[int]]:
@@ -79,23 +90,28 @@ def _owners(ranks: int, optical: int, wires: int) -> tuple[list[int], list[int]]
     nics = optical + wires
     if ranks == nics:
         half = nics // 2
-        order = [rank for pair in zip(range(nics - 1, half - 1, -1), range(half - 1, -1, -1),
-                                      strict=False) for rank in pair]
+        order = [
+            rank
+            for pair in zip(range(nics - 1, half - 1, -1), range(half - 1, -1, -1), strict=False)
+            for rank in pair
+        ]
         order += [rank for rank in range(nics) if rank not in order]
         electrical = sorted(order[:wires])
     else:
         count = min(max(ranks * wires // max(nics, 1), 1), ranks)
         electrical = list(range(ranks - count, ranks))
     others = [rank for rank in range(ranks) if rank not in electrical]
-    return ([others[k * len(others) // optical] for k in range(optical)] if others else
-            [0] * optical), electrical
+    return (
+        [others[k * len(others) // optical] for k in range(optical)] if others else [0] * optical
+    ), electrical
 
 
 class RankRegions:
     """Those of one TorchJob with circuits=. Servers of one panel are a region."""
 
-    def __init__(self, engine: PartEngine, asked: JobRequest, servers: ServerRanks, *, live: bool
-                 ) -> None:
+    def __init__(
+        self, engine: PartEngine, asked: JobRequest, servers: ServerRanks, *, live: bool
+    ) -> None:
         job = asked.job
         assert isinstance(job, TorchJob) and job.circuits is not None
         self._engine, self._asked, self._servers, self._live = engine, asked, servers, live
@@ -113,14 +129,20 @@ class RankRegions:
     def _check(self, carrier: Any, job: TorchJob) -> None:
         servers, hosts = self._servers, self._servers.hosts
         if carrier is None or carrier.sprays:
-            raise UsageError(f"TorchJob.circuits: transport {job.transport} does not go by one "
-                             "path for a queue pair, as circuits need: use roce or tcp")
+            raise UsageError(
+                f"TorchJob.circuits: transport {job.transport} does not go by one "
+                "path for a queue pair, as circuits need: use roce or tcp"
+            )
         if self.control.rule not in RULES:
-            raise UsageError(f"TorchJob.circuits: rule {quoted(self.control.rule)}: of real ranks "
-                             f"there are {', '.join(RULES)}")
+            raise UsageError(
+                f"TorchJob.circuits: rule {quoted(self.control.rule)}: of real ranks "
+                f"there are {', '.join(RULES)}"
+            )
         if servers.size < 2:
-            raise UsageError("TorchJob.circuits: every server needs the same number of ranks, 2 or "
-                             "more: one with its electrical NICs, others with those at the panel")
+            raise UsageError(
+                "TorchJob.circuits: every server needs the same number of ranks, 2 or "
+                "more: one with its electrical NICs, others with those at the panel"
+            )
         if len(hosts) < 2:
             raise UsageError("TorchJob.circuits: a region needs 2 servers or more")
 
@@ -133,16 +155,20 @@ class RankRegions:
 
         found = [list(group) for _, group in itertools.groupby(self._servers.hosts, panel)]
         if len({len(group) for group in found}) > 1:
-            raise UsageError("TorchJob.circuits: regions of "
-                             f"{sorted({len(group) for group in found})} servers; a job's regions "
-                             "need the same number of servers")
+            raise UsageError(
+                "TorchJob.circuits: regions of "
+                f"{sorted({len(group) for group in found})} servers; a job's regions "
+                "need the same number of servers"
+            )
         return found
 
     def _panel(self, hosts: list[int]) -> tuple[int, int, Any]:
         found = panel_of(self._engine, hosts, self._ways)
         if found is None:
-            raise UsageError(f"TorchJob.circuits: {self._host(hosts[0]).name} has no link to a "
-                             "panel; leave circuits out, or give hosts at panels")
+            raise UsageError(
+                f"TorchJob.circuits: {self._host(hosts[0]).name} has no link to a "
+                "panel; leave circuits out, or give hosts at panels"
+            )
         return found
 
     def _host(self, number: int) -> HostPlan:
@@ -159,8 +185,10 @@ class RankRegions:
                 bridges[b].bind(a, back[2], bridges[a].key, number)
                 if (region := self._by_light(a, b)) is not None:
                     i, j = (self._server(rank) % self.size for rank in (a, b))
-                    for (node, _, qp), ends, hosts in ((there, (i, j), (placed[a], placed[b])),
-                                                       (back, (j, i), (placed[b], placed[a]))):
+                    for (node, _, qp), ends, hosts in (
+                        (there, (i, j), (placed[a], placed[b])),
+                        (back, (j, i), (placed[b], placed[a])),
+                    ):
                         wires = self._ways.wires(*hosts, number)
                         self._pairs[region].append((*ends, node, qp, number, wires))
         for region in range(len(self._places)):
@@ -173,14 +201,19 @@ class RankRegions:
         """The region of two ranks whose queue pairs go by its circuits."""
         owners, size = self._servers.optical, self._servers.size
         first, second = self._server(a), self._server(b)
-        light = (first != second and first // self.size == second // self.size
-                 and a % size in owners and b % size in owners)
+        light = (
+            first != second
+            and first // self.size == second // self.size
+            and a % size in owners
+            and b % size in owners
+        )
         return first // self.size if light else None
 
     def _between(self, source: int, destination: int) -> list[tuple[Any, Any]]:
         if source == destination:
-            return [self._engine.connect_local(self._asked, source)
-                    for _ in range(self.queue_pairs)]
+            return [
+                self._engine.connect_local(self._asked, source) for _ in range(self.queue_pairs)
+            ]
         there, back = self._ways.spread(source, destination, self.queue_pairs)
         return list(zip(there, back, strict=True))
 
@@ -190,18 +223,35 @@ class RankRegions:
         control, engine = self.control, self._engine
         circuit, electrical = map(float, self._servers.rates())
         core = _core.RankRegion(
-            engine.network, region=region, ranks=list(bridges[region * each:(region + 1) * each]),
-            server_of=[rank // self._servers.size for rank in range(each)], repatch=control.repatch,
-            fp_dispatch=control.fp_dispatch, demand=control.demand, split=control.split,
-            circuit_bps=circuit, electrical_bps=electrical, latency_ps=REPORT_LATENCY_PS)
+            engine.network,
+            region=region,
+            ranks=list(bridges[region * each : (region + 1) * each]),
+            server_of=[rank // self._servers.size for rank in range(each)],
+            repatch=control.repatch,
+            fp_dispatch=control.fp_dispatch,
+            demand=control.demand,
+            split=control.split,
+            circuit_bps=circuit,
+            electrical_bps=electrical,
+            latency_ps=REPORT_LATENCY_PS,
+        )
         panel, first, nics = self._places[region]
         alpha = self._servers.alpha
         core.set_circuits(
-            engine.node(panel), nics, first_port=first, servers=self.size, alpha=alpha,
-            nics_of_server=len(self._host(self._servers.hosts[0]).ports), rule=control.rule,
-            ties=control.ties, seed=engine.seed + region, all_dark=control.dark_scope == "all",
-            drain_limit_ps=control.drain.count, pairs=self._pairs[region],
-            crossing_ps=self._crossing(panel))
+            engine.node(panel),
+            nics,
+            first_port=first,
+            servers=self.size,
+            alpha=alpha,
+            nics_of_server=len(self._host(self._servers.hosts[0]).ports),
+            rule=control.rule,
+            ties=control.ties,
+            seed=engine.seed + region,
+            all_dark=control.dark_scope == "all",
+            drain_limit_ps=control.drain.count,
+            pairs=self._pairs[region],
+            crossing_ps=self._crossing(panel),
+        )
         if region == 0:
             core.driver.keep_maps(KEPT_MAPS)
 
@@ -235,14 +285,28 @@ class RankRegions:
             found.maps = max(found.maps, driver.maps)
             found.events.add(region, driver.events(), origin_ps)
             found.waits += [
-                RegionWait(region, iteration, layer, micro_batch, phase, asked - origin_ps,
-                           answered - asked)
-                for iteration, layer, micro_batch, phase, asked, answered, _ in core.rounds()]
+                RegionWait(
+                    region,
+                    iteration,
+                    layer,
+                    micro_batch,
+                    phase,
+                    asked - origin_ps,
+                    answered - asked,
+                )
+                for iteration, layer, micro_batch, phase, asked, answered, _ in core.rounds()
+            ]
         # Of the first region, as a traffic model has them, to be drawn.
         for each in found.waits:
             if each.region == 0:
-                span = (each.phase >= 2, each.layer, each.micro_batch, each.iteration, each.at_ps,
-                        each.at_ps + each.exposed_ps)
+                span = (
+                    each.phase >= 2,
+                    each.layer,
+                    each.micro_batch,
+                    each.iteration,
+                    each.at_ps,
+                    each.at_ps + each.exposed_ps,
+                )
                 if each.phase == _DISPATCH:
                     found.spans.append(RegionSpan("dispatch", *span))
                 found.spans.append(RegionSpan("blocked", *span))
@@ -253,8 +317,19 @@ class RankRegions:
             for each in found.waits:
                 if begin < each.at_ps + each.exposed_ps <= end:
                     waited[each.region] += each.exposed_ps
-            found.rounds.append(ExpertRound(begin, end, max(waited), sum(waited) // found.regions,
-                                            max(waited), None, None, None, None))
+            found.rounds.append(
+                ExpertRound(
+                    begin,
+                    end,
+                    max(waited),
+                    sum(waited) // found.regions,
+                    max(waited),
+                    None,
+                    None,
+                    None,
+                    None,
+                )
+            )
         return found
 
     def refusal(self) -> str | None:

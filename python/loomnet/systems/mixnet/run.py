@@ -26,8 +26,9 @@ class Experts(RunPart):
         self._plan, self._requests = plan, requests
 
     @classmethod
-    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
-           ) -> Experts | None:
+    def of(
+        cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+    ) -> Experts | None:
         # Any PyTorch job may be one: its script says so.
         mixed = any(isinstance(each.job, TorchJob) or is_moe_job(each.job) for each in requests)
         return cls(plan, requests) if mixed else None
@@ -35,12 +36,17 @@ class Experts(RunPart):
     def lint(self) -> Iterator[str]:
         """Where circuits rotate, panels that were not made for it: they are dark in each turn."""
         controls = [each.job.circuits for each in self._requests if is_moe_job(each.job)]
-        slow = {panel.profile: panel.name for panel in self._plan.panels
-                if panel.profile not in _GUARDS and "dark_ps" not in switching(panel.profile)}
+        slow = {
+            panel.profile: panel.name
+            for panel in self._plan.panels
+            if panel.profile not in _GUARDS and "dark_ps" not in switching(panel.profile)
+        }
         if any(control is not None and control.repatch == "rotor" for control in controls):
             for profile, name in slow.items():
-                yield (f'circuits rotate, and between two turns {name} is dark for the time of '
-                       f'profile="{profile}"; give profile="rotor10us", or a time')
+                yield (
+                    f"circuits rotate, and between two turns {name} is dark for the time of "
+                    f'profile="{profile}"; give profile="rotor10us", or a time'
+                )
 
     def traffic(self, engine: PartEngine, asked: JobRequest, start_ps: int) -> MoeTraffic | None:
         job = asked.job

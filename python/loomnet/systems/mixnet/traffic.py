@@ -44,19 +44,26 @@ class MoeTraffic:
         self.regions = self._replicas * job.stages
         self._direct = len(set(self._servers[0])) > 1
         control = job.circuits
-        places = [None if self._direct or control is None else
-                  panel_of(engine, [server[0] for server in self._region(r)], ways)
-                  for r in range(self.regions)]
+        places = [
+            None
+            if self._direct or control is None
+            else panel_of(engine, [server[0] for server in self._region(r)], ways)
+            for r in range(self.regions)
+        ]
         self.patched = [r for r, place in enumerate(places) if place is not None]
         optical = {len(place[2]) // job.region_servers for place in places if place is not None}
         alpha = optical.pop() if len(optical) == 1 else 0
         carrier = engine.carrier(job)
         if alpha and carrier is not None and carrier.sprays:
-            raise UsageError(f"run: transport {job.transport} sprays over all paths of two hosts, "
-                             "and circuits need queue pairs with one path: use roce or tcp")
+            raise UsageError(
+                f"run: transport {job.transport} sprays over all paths of two hosts, "
+                "and circuits need queue pairs with one path: use roce or tcp"
+            )
         if optical:
-            raise UsageError("run: regions have panels of different sizes; give all servers "
-                             "equally many links to their panels")
+            raise UsageError(
+                "run: regions have panels of different sizes; give all servers "
+                "equally many links to their panels"
+            )
         first_hop = engine.plan.hosts[self._servers[0][0]]
         rates = [engine.plan.links[link].forward.rate_bps for link in first_hop.ports]
         wires = [rates[port] for port in ways.electrical(first_hop.number)]
@@ -64,32 +71,49 @@ class MoeTraffic:
         eps_first = control is not None and control.eps_during_dark == "eps_first"
         counts = gate_counts(job, self._replicas, engine.seed)
         self.core = _core.MoeTraffic(
-            engine.network, job=asked.number,
-            degrees=[job.expert_ranks, job.tensor_ranks, job.stages, self._replicas], gpus=GPUS,
-            micro_batches=job.micro_batches, layers=job.stage_layers, counts=counts,
-            work={"attention_ps": job.attention_ps, "experts_ps": job.experts_ps,
-                  "per_rank": job.bytes_per_rank, "local_bps": self._local_bps(first_hop),
-                  "direct": self._direct,
-                  "fp_dispatch": control.fp_dispatch if control else "block",
-                  "repatch": control.repatch if control and control.repatch != "rotor" else "never",
-                  "demand": control.demand if control else "max", "eps_first": eps_first},
-            exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
-                      # A transport whose queue pairs have one path divides bytes evenly; a fluid
-                      # one shares links.
-                      "even": control is not None and control.members == "lumped" and not fluid,
-                      "circuit_bps": float(max(rates) if not alpha else
-                                           rates[ways.optical(first_hop.number)[0]]),
-                      "electrical_bps": float(sum(wires)) * (GPUS if self._direct else 1)},
-            activations=job.activation_bytes, gradients=job.gradient_bytes,
-            iterations=job.iterations, start_ps=start_ps,
+            engine.network,
+            job=asked.number,
+            degrees=[job.expert_ranks, job.tensor_ranks, job.stages, self._replicas],
+            gpus=GPUS,
+            micro_batches=job.micro_batches,
+            layers=job.stage_layers,
+            counts=counts,
+            work={
+                "attention_ps": job.attention_ps,
+                "experts_ps": job.experts_ps,
+                "per_rank": job.bytes_per_rank,
+                "local_bps": self._local_bps(first_hop),
+                "direct": self._direct,
+                "fp_dispatch": control.fp_dispatch if control else "block",
+                "repatch": control.repatch if control and control.repatch != "rotor" else "never",
+                "demand": control.demand if control else "max",
+                "eps_first": eps_first,
+            },
+            exchange={
+                "alpha": alpha,
+                "split": control.split if control else "all_or_nothing",
+                # A transport whose queue pairs have one path divides bytes evenly; a fluid
+                # one shares links.
+                "even": control is not None and control.members == "lumped" and not fluid,
+                "circuit_bps": float(
+                    max(rates) if not alpha else rates[ways.optical(first_hop.number)[0]]
+                ),
+                "electrical_bps": float(sum(wires)) * (GPUS if self._direct else 1),
+            },
+            activations=job.activation_bytes,
+            gradients=job.gradient_bytes,
+            iterations=job.iterations,
+            start_ps=start_ps,
             stop_ps=None if asked.begins_for_ps is None else start_ps + asked.begins_for_ps,
             message=_WHOLE if fluid and not eps_first else MESSAGE_BYTES,
-            depth=writes_outstanding(engine.plan))
+            depth=writes_outstanding(engine.plan),
+        )
         self._connect(alpha)
         for server, gpu in job.spares:
             if server >= len(self._servers):
-                raise UsageError(f"MoeJob.spares: no server {server}: the job has "
-                                 f"{len(self._servers)}")
+                raise UsageError(
+                    f"MoeJob.spares: no server {server}: the job has {len(self._servers)}"
+                )
             self.core.set_spare(server // job.region_servers, server % job.region_servers, gpu)
         self._rotating: list[int] = []  # regions
         rotates = control is not None and control.repatch == "rotor"
@@ -103,18 +127,29 @@ class MoeTraffic:
                     continue
                 rate = rates[ways.optical(first_hop.number)[0]]
                 self.core.set_rotor(
-                    region, engine.node(panel), nics, first_port=first,
+                    region,
+                    engine.node(panel),
+                    nics,
+                    first_port=first,
                     slot_ps=control.slot.count,
-                    slot_bytes=max(round(rate / 8 * control.slot.count / 1e12 * _PAYLOAD), 1))
+                    slot_bytes=max(round(rate / 8 * control.slot.count / 1e12 * _PAYLOAD), 1),
+                )
                 self._rotating.append(region)
                 continue
             check_rule("CircuitControl", control.rule)
             self.core.set_circuits(
-                region, engine.node(panel), nics, first_port=first,
+                region,
+                engine.node(panel),
+                nics,
+                first_port=first,
                 nics_of_server=len(first_hop.ports) if len(wires) > 1 else GPUS,
-                rule=control.rule, ties=control.ties, seed=engine.seed + region,
-                all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
-                assigner=self._assigner(control.rule, region, alpha))
+                rule=control.rule,
+                ties=control.ties,
+                seed=engine.seed + region,
+                all_dark=control.dark_scope == "all",
+                drain_limit_ps=control.drain.count,
+                assigner=self._assigner(control.rule, region, alpha),
+            )
             name = next(each.name for each in engine.plan.panels if each.number == panel)
             engine.panels.region_controllers.setdefault(name, []).append(self._fate(region))
         if rotates:
@@ -128,6 +163,7 @@ class MoeTraffic:
         def lives(alive: bool) -> None:
             driver = self.core.driver(region)
             (driver.restart if alive else driver.stop)(self._engine.network.now_ps)
+
         return lives
 
     def _local_bps(self, host: Any) -> int:
@@ -137,7 +173,7 @@ class MoeTraffic:
 
     def _region(self, region: int) -> list[tuple[int, ...]]:
         each = self._job.region_servers
-        return self._servers[region * each:(region + 1) * each]
+        return self._servers[region * each : (region + 1) * each]
 
     # --- queue pairs ------------------------------------------------------------------------------
     def _connect(self, alpha: int) -> None:
@@ -162,16 +198,18 @@ class MoeTraffic:
             for region in range(self.regions):
                 if (region + 1) % job.stages == 0:
                     continue
-                for server, (a, b) in enumerate(zip(self._region(region), self._region(region + 1),
-                                                    strict=True)):
+                for server, (a, b) in enumerate(
+                    zip(self._region(region), self._region(region + 1), strict=True)
+                ):
                     there, back = self._parallel(a, b)
                     self.core.set_stage_ways(region, server, False, there)
                     self.core.set_stage_ways(region + 1, server, True, back)
         if self._replicas > 1 and job.gradient_bytes:
             for region in range(self.regions):
                 following = (region + job.stages) % self.regions
-                for server, (a, b) in enumerate(zip(self._region(region), self._region(following),
-                                                    strict=True)):
+                for server, (a, b) in enumerate(
+                    zip(self._region(region), self._region(following), strict=True)
+                ):
                     self.core.set_ring_ways(region, server, self._parallel(a, b)[0])
 
     def _wires(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[list[Way], list[Way]]:
@@ -212,8 +250,11 @@ class MoeTraffic:
                 return previous.ravel().tolist()
             wanted = np.array(demand, np.int64).reshape(servers, servers)
             try:
-                return circuits_of(rule, made, wanted, np.array(free, np.int64),
-                                   previous).ravel().tolist()
+                return (
+                    circuits_of(rule, made, wanted, np.array(free, np.int64), previous)
+                    .ravel()
+                    .tolist()
+                )
             # raised by check(): the engine cannot pass it on from an event
             except BaseException as error:
                 pending.raised = error
@@ -234,8 +275,10 @@ class MoeTraffic:
         return self.core.spans_of_iterations(since).tolist()
 
     def errors(self) -> list[RunFault]:
-        return [RunFault(at, f"region {region} server {server}", message)
-                for region, server, at, message in self.core.failures()]
+        return [
+            RunFault(at, f"region {region} server {server}", message)
+            for region, server, at, message in self.core.failures()
+        ]
 
     def check(self) -> None:
         self._engine.plugins.check()
@@ -268,8 +311,19 @@ class MoeTraffic:
         core, origin = self.core, self._start_ps
         found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))
         for begin, end, exposed, mean, most, optical, electrical in core.iterations():
-            found.rounds.append(ExpertRound(begin - origin, end - origin, exposed, mean[0], most[0],
-                                            mean[1], mean[2], optical, electrical))
+            found.rounds.append(
+                ExpertRound(
+                    begin - origin,
+                    end - origin,
+                    exposed,
+                    mean[0],
+                    most[0],
+                    mean[1],
+                    mean[2],
+                    optical,
+                    electrical,
+                )
+            )
         for region in self.patched:
             driver = core.driver(region)
             found.patches += driver.patches
@@ -278,8 +332,9 @@ class MoeTraffic:
             found.events.add(region, driver.events(), origin)
         if 0 in self.patched:
             found.kept = kept_maps(core.driver(0).kept_maps(), origin, self._job.region_servers)
-        found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
-                       for row in core.spans(0)]
+        found.spans = [
+            RegionSpan(*row[:5], row[5] - origin, row[6] - origin) for row in core.spans(0)
+        ]
         return found
 
 

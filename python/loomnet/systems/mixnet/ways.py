@@ -53,8 +53,10 @@ class Ways:
         all of them. Raises UsageError where no switch joins them."""
         if not (self.electrical(source) and self.electrical(destination)):
             a, b = (self._host(host).name for host in (source, destination))
-            raise UsageError(f"run: no electrical port of {a} and {b}, which a mixture of experts "
-                             "needs for its stages and replicas")
+            raise UsageError(
+                f"run: no electrical port of {a} and {b}, which a mixture of experts "
+                "needs for its stages and replicas"
+            )
         there, back = self._wires(source, destination), self._wires(destination, source)
         return self._both(source, destination, list(zip(there, back, strict=True)))
 
@@ -67,19 +69,32 @@ class Ways:
         """As by_wire(), as many ways, each by one port of both hosts in turn."""
         if not (self.electrical(source) and self.electrical(destination)):
             a, b = (self._host(host).name for host in (source, destination))
-            raise UsageError(f"run: no electrical port of {a} and {b}, which ranks need beside "
-                             "circuits")
-        return self._both(source, destination, [
-            (self.wires(source, destination, number), self.wires(destination, source, number))
-            for number in range(count)])
+            raise UsageError(
+                f"run: no electrical port of {a} and {b}, which ranks need beside circuits"
+            )
+        return self._both(
+            source,
+            destination,
+            [
+                (self.wires(source, destination, number), self.wires(destination, source, number))
+                for number in range(count)
+            ],
+        )
 
     def by_light(self, source: int, destination: int, count: int) -> tuple[list[Way], list[Way]]:
         """As many ways, which take the ports of a circuit when there is one; until then each has a
         port of its own."""
-        return self._both(source, destination, [
-            (self._rows(source, {self.optical(source)[way]: _DIRECT}),
-             self._rows(destination, {self.optical(destination)[way]: _DIRECT}))
-            for way in range(count)])
+        return self._both(
+            source,
+            destination,
+            [
+                (
+                    self._rows(source, {self.optical(source)[way]: _DIRECT}),
+                    self._rows(destination, {self.optical(destination)[way]: _DIRECT}),
+                )
+                for way in range(count)
+            ],
+        )
 
     def fallback(self, source: int, destination: int) -> list[Row]:
         """Paths by wires of what has no circuit any more."""
@@ -108,8 +123,9 @@ class Ways:
         spare = iter(sorted(set(range(len(planes) + len(taken))) - taken))
         return [next(spare) if plane is None else plane for plane in planes]
 
-    def _both(self, source: int, destination: int,
-              rows: Sequence[tuple[list[Row], list[Row]]]) -> tuple[list[Way], list[Way]]:
+    def _both(
+        self, source: int, destination: int, rows: Sequence[tuple[list[Row], list[Row]]]
+    ) -> tuple[list[Way], list[Way]]:
         network = self._engine.network
         first, last = self._engine.node(source), self._engine.node(destination)
         here = network.reserve_qps(first, len(rows))
@@ -120,11 +136,32 @@ class Ways:
         for number, (there, back) in enumerate(rows):
             self._flow += 1
             local, remote = here + number, far + number
-            network.connect_qp(first, local, last, remote, self._flow, there, back, job=self._job,
-                               transport=self._transport, planes=labels, at_ps=self._start_ps)
-            network.connect_qp(last, remote, first, local, self._flow, back, there, job=self._job,
-                               transport=self._transport, planes=far_labels,
-                               at_ps=self._start_ps)
+            network.connect_qp(
+                first,
+                local,
+                last,
+                remote,
+                self._flow,
+                there,
+                back,
+                job=self._job,
+                transport=self._transport,
+                planes=labels,
+                at_ps=self._start_ps,
+            )
+            network.connect_qp(
+                last,
+                remote,
+                first,
+                local,
+                self._flow,
+                back,
+                there,
+                job=self._job,
+                transport=self._transport,
+                planes=far_labels,
+                at_ps=self._start_ps,
+            )
             ahead.append((first, last, local))
             behind.append((last, first, remote))
         return ahead, behind
@@ -142,8 +179,10 @@ def panel_of(engine: PartEngine, hosts: Sequence[int], ways: Ways) -> tuple[int,
     where = f"run: region {names[0]} to {names[-1]}"
     panels = {panel for host in hosts for panel in plan.hosts[host].panels if panel is not None}
     if len(alphas) > 1 or len(panels) > 1:
-        raise UsageError(f"{where}: its servers have {sorted(alphas)} links to {len(panels)} "
-                         "panels; the servers of a region need equally many links, to one panel")
+        raise UsageError(
+            f"{where}: its servers have {sorted(alphas)} links to {len(panels)} "
+            "panels; the servers of a region need equally many links, to one panel"
+        )
     found = next(panel for panel in plan.panels if panel.number in panels)
     nics, first = [], None
     for host in hosts:
@@ -151,8 +190,10 @@ def panel_of(engine: PartEngine, hosts: Sequence[int], ways: Ways) -> tuple[int,
             at = found.ports.index(plan.hosts[host].ports[port])
             first = at if first is None else first
             if at != first + len(nics):
-                raise UsageError(f"{where}: port {at} of {found.name} is out of order: a region's "
-                                 "servers take its ports one after another")
+                raise UsageError(
+                    f"{where}: port {at} of {found.name} is out of order: a region's "
+                    "servers take its ports one after another"
+                )
             nics.append((engine.node(host), port))
     assert first is not None
     return found.number, first, nics

@@ -12,16 +12,18 @@ from loomnet.base.names import quoted
 from loomnet.base.reading import parse_json, read_text, user_path
 
 # The matrix of MixNet's public simulator: eight experts, 32,768 tokens of each rank.
-PUBLISHED = np.array([
-    [9810, 5338, 1231, 3042, 4452, 2004, 841, 6050],
-    [9278, 6282, 839, 3722, 3821, 2903, 909, 5014],
-    [10684, 5165, 1044, 2634, 4344, 3333, 675, 4889],
-    [10897, 5629, 1086, 2114, 2762, 3463, 1059, 5758],
-    [8684, 5666, 1046, 3955, 4334, 2952, 944, 5187],
-    [8361, 5908, 777, 3043, 3984, 3422, 897, 6376],
-    [10208, 5507, 1117, 4148, 3967, 3119, 904, 3798],
-    [9781, 5211, 902, 3343, 4289, 2839, 1008, 5395],
-])
+PUBLISHED = np.array(
+    [
+        [9810, 5338, 1231, 3042, 4452, 2004, 841, 6050],
+        [9278, 6282, 839, 3722, 3821, 2903, 909, 5014],
+        [10684, 5165, 1044, 2634, 4344, 3333, 675, 4889],
+        [10897, 5629, 1086, 2114, 2762, 3463, 1059, 5758],
+        [8684, 5666, 1046, 3955, 4334, 2952, 944, 5187],
+        [8361, 5908, 777, 3043, 3984, 3422, 897, 6376],
+        [10208, 5507, 1117, 4148, 3967, 3119, 904, 3798],
+        [9781, 5211, 902, 3343, 4289, 2839, 1008, 5395],
+    ]
+)
 PUBLISHED.flags.writeable = False
 _MOST_COUNT = 2**32 - 1  # tokens of one source for one expert, as the engine keeps them
 
@@ -41,8 +43,9 @@ def read_weights(path: str | Path) -> list[np.ndarray]:
     found = [_read(file) for file in files]
     for file, matrices in zip(files, found, strict=True):
         if matrices.shape != found[0].shape:
-            raise UsageError(f"weights {file}: {_size(matrices)}, and {files[0].name} has "
-                             f"{_size(found[0])}")
+            raise UsageError(
+                f"weights {file}: {_size(matrices)}, and {files[0].name} has {_size(found[0])}"
+            )
     return found
 
 
@@ -70,8 +73,10 @@ def checked_counts(where: str, data: Any) -> np.ndarray:
         found = found[None]
     if found.ndim != 3 or not found.size or found.shape[1] != found.shape[2]:
         had = quoted(data) if not found.size or found.ndim == 0 else _shape(np.array(data))
-        raise UsageError(f"{where}: an array [source][expert] or [layer][source][expert] with as "
-                         f"many sources as experts is needed, not {had}")
+        raise UsageError(
+            f"{where}: an array [source][expert] or [layer][source][expert] with as "
+            f"many sources as experts is needed, not {had}"
+        )
     if found.dtype.kind not in "iu" or int(found.min()) < 0:
         raise UsageError(f"{where}: its entries must be whole numbers from 0")
     if int(found.max()) > _MOST_COUNT:
@@ -80,8 +85,10 @@ def checked_counts(where: str, data: Any) -> np.ndarray:
     for layer, row in np.argwhere((sums != sums[:, :1]) | (sums == 0))[:1].tolist():
         if sums[layer, row] == 0:
             raise UsageError(f"{where}: layer {layer}: row {row} sums to 0: a source has tokens")
-        raise UsageError(f"{where}: layer {layer}: row {row} sums to {sums[layer, row]}, and row 0 "
-                         f"to {sums[layer, 0]}: all rows of a matrix need the same sum")
+        raise UsageError(
+            f"{where}: layer {layer}: row {row} sums to {sums[layer, row]}, and row 0 "
+            f"to {sums[layer, 0]}: all rows of a matrix need the same sum"
+        )
     return found.astype(np.int64)
 
 

@@ -30,8 +30,9 @@ class Reading:
     why: str | None = None
 
 
-def reading(asked: Mapping[str, Any], plan: Plan, jobs: Sequence[JobRequest],
-            options: Mapping[str, Any]) -> Reading:
+def reading(
+    asked: Mapping[str, Any], plan: Plan, jobs: Sequence[JobRequest], options: Mapping[str, Any]
+) -> Reading:
     """How a switch of these options reads the steps of the run's rings: what the program or the
     hosts state, else "seq" where every ring keeps its queue pairs, else "hdr". Raises UsageError
     for a stated "seq" of a ring that takes a new queue pair for each step."""
@@ -44,12 +45,15 @@ def reading(asked: Mapping[str, Any], plan: Plan, jobs: Sequence[JobRequest],
                     f'program "{PROGRAM}": identity="seq" cannot read the steps of {_name(each)}: '
                     'queue_pair="per-step" gives each step another queue pair, whose first number '
                     'no switch knows; leave queue_pair out, or give identity="hdr" to the program '
-                    f"and to {transport(each.job.transport).model}")
+                    f"and to {transport(each.job.transport).model}"
+                )
         return Reading("seq", {each.number: asked.get("step", 0) for each in rings})
     if stated != AUTO:
         return Reading(stated)
-    written = {options.get(transport(each.job.transport).model, {}).get("identity", "none")
-               for each in rings} - {"none"}
+    written = {
+        options.get(transport(each.job.transport).model, {}).get("identity", "none")
+        for each in rings
+    } - {"none"}
     if written or not rings:
         return Reading("sport" if written == {"sport"} else "hdr")
     for each in rings:
@@ -106,8 +110,10 @@ def _shared_ways(rings: Sequence[JobRequest], plan: Plan) -> str | None:
         for source, target in ring_ways(each):
             way = source, target, transport(each.job.transport).model
             if source != target and way in seen:
-                return (f"several ranks or rings send from {plan.hosts[source].name} to "
-                        f"{plan.hosts[target].name}")
+                return (
+                    f"several ranks or rings send from {plan.hosts[source].name} to "
+                    f"{plan.hosts[target].name}"
+                )
             seen.add(way)
     return None
 

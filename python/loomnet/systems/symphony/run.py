@@ -53,8 +53,9 @@ class Rings(RunPart):
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
-           ) -> Rings | None:
+    def of(
+        cls, plan: Plan, requests: Sequence[JobRequest], options: Mapping[str, Any]
+    ) -> Rings | None:
         switches = [each for each in plan.switches if each.program == PROGRAM]
         if not switches:
             return None
@@ -81,8 +82,10 @@ class Rings(RunPart):
         found = [each for each in self.requests if each.name == name]
         if not found:
             there = ", ".join(each.name for each in self.requests if each.name is not None)
-            raise UsageError(f'program "{PROGRAM}": jobs: the run has no job {in_quotes(name)}; it '
-                             "has " + (there or "one job without a name, so leave jobs= out"))
+            raise UsageError(
+                f'program "{PROGRAM}": jobs: the run has no job {in_quotes(name)}; it '
+                "has " + (there or "one job without a name, so leave jobs= out")
+            )
         prob = asked.get("mode") == "prob"
         return {"job": found[0].number, "enable": True, "prob": prob, "g": 0}
 
@@ -96,8 +99,10 @@ class Rings(RunPart):
         if identity not in ("seq", "sport"):
             return []
         if identity == "seq" and asked.get("identity") == "seq" and not asked.get("step"):
-            raise UsageError(f'program "{PROGRAM}": identity="seq" knows no steps; give step= the '
-                             'bytes that a rank sends in one, as step="1 MB"')
+            raise UsageError(
+                f'program "{PROGRAM}": identity="seq" knows no steps; give step= the '
+                'bytes that a rank sends in one, as step="1 MB"'
+            )
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
         for each in self.requests:
             model = transport(each.job.transport)
@@ -118,14 +123,22 @@ class Rings(RunPart):
                         f'program "{PROGRAM}": identity="{identity}" tells flows by their hosts, '
                         f"and two of {self.plan.hosts[source].name} to "
                         f"{self.plan.hosts[target].name} are of different rings or ranks; use "
-                        'identity="hdr"')
+                        'identity="hdr"'
+                    )
                 rules[source, target, carrier] = {
-                    "source": self._address(source), "destination": self._address(target),
-                    "carrier": carrier, "port": None, "job": each.number, "ring": 0, "rank": rank,
-                    "nranks": len(ways), "gen": 0,
+                    "source": self._address(source),
+                    "destination": self._address(target),
+                    "carrier": carrier,
+                    "port": None,
+                    "job": each.number,
+                    "ring": 0,
+                    "rank": rank,
+                    "nranks": len(ways),
+                    "gen": 0,
                     "step_bytes": 0 if numbers is None else read.steps[each.number],
                     "mtu": 0 if numbers is None else numbers.packet_bytes,
-                    "base": None if numbers is None else numbers.first}
+                    "base": None if numbers is None else numbers.first,
+                }
         return list(rules.values())
 
     def _address(self, host: int) -> bytes:

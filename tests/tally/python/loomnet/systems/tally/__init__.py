@@ -1,4 +1,5 @@
 """A system of a test: jobs that ask for it have a queue pair more, and switches count."""
+
 from loomnet.base.errors import UsageError
 from loomnet.systems.system import JobOption, Program, RunPart
 
