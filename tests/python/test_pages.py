@@ -42,6 +42,7 @@ OWN_TESTS = {
     "docs/ranks-on-a-host.md": "test_host_ranks_docs.py",
     "docs/roce-hosts.md": "test_roce_hosts_doc.py",
     "docs/switch-programs.md": "test_switch_programs_doc.py",
+    "docs/tcp-hosts.md": "test_tcp_hosts_doc.py",
     "docs/your-script.md": "test_your_pages.py",
     "docs/your-network.md": "test_your_pages.py",
     "docs/several-jobs.md": "test_several_jobs_docs.py",

@@ -95,8 +95,8 @@ def seen(tmp_path_factory):
     return of
 
 
-# What a lone flow makes of the path: least share of the link, most packets that wait on average. Copa
-# keeps 1.25/delta packets, 2.5, and the packets that leave back to back (2.1, figure 1).
+# What a lone flow makes of the path: least share of the link, most packets that wait on average.
+# Copa keeps 1.25/delta packets, 2.5, and the packets that leave back to back (2.1, figure 1).
 ALONE = {"vegas": (0.98, 8), "copa": (0.98, 4), "vivace": (0.92, 6), "bbr3": (0.95, 30)}
 
 
@@ -159,7 +159,7 @@ def test_vivace_tolerates_random_losses_up_to_its_constants(seen):
     for share in (0.01, 0.02, 0.03):
         assert seen("vivace", loss=share).used >= 0.80, share
     assert seen("vivace", loss=0.15, seconds=20).used < 0.15
-    assert seen("bbr3", loss=0.03, seconds=2).used < 0.25, "whose threshold is 2 %"
+    assert seen("bbr3", loss=0.04, seconds=10).used < 0.25, "whose threshold is 2 %"
 
 
 def test_vivaces_weight_of_latency_keeps_the_queue_small(seen):

@@ -47,6 +47,55 @@ TEST(Scoreboard, ForgedBlocksChangeNothing) {
   EXPECT_EQ(s.sender.board().sacked(), s.mss());
 }
 
+// A control that asks for it hears of each packet taken for lost, and of what was in flight when it
+// was sent; every control hears the same of the packet delivered last.
+struct Hears final : CongestionControl {
+  explicit Hears(FlowLimits& limits) : CongestionControl(limits, {.sees_losses = true}) {}
+  std::string_view name() const override { return "hears"; }
+  void on_ack(const AckSample& s) override { samples.push_back(s); }
+  void on_congestion(const CongestionEvent&) override { limits_.ssthresh = limits_.cwnd / 2; }
+  void on_lost(const LostPacket& p) override { lost.push_back(p); }
+  std::vector<LostPacket> lost;
+  std::vector<AckSample> samples;
+};
+
+TEST(Losses, AreNamedWithWhatWasInFlight) {
+  Hears* control = nullptr;
+  Counters count;
+  const TcpOptions options = SenderScript::options("reno");
+  Sender sender(
+      options,
+      [&](FlowLimits& limits, const FlowContext&) {
+        auto made = std::make_unique<Hears>(limits);
+        control = made.get();
+        return made;
+      },
+      count, 1);
+  const std::uint64_t mss = sender.window().mss;
+  WorkRequest w;
+  w.length = static_cast<std::uint32_t>(100 * mss - FrameHeader::kSize);
+  Picoseconds now = milliseconds(1);
+  sender.post(w, now);
+  for (; sender.ready(now) == Sender::Ready::now; now += microseconds(10)) sender.send(now);
+  now += kRtt;
+  Acknowledgement ack;
+  ack.window = 1 << 20;
+  ack.sack[0] = {2 * mss, 5 * mss};
+  ack.sack_count = 1;
+  sender.on_ack(ack, now);
+  ASSERT_EQ(control->lost.size(), 2u);
+  EXPECT_EQ(control->lost[0].bytes, mss);
+  EXPECT_EQ(control->lost[0].in_flight, mss) << "the first packet of all";
+  EXPECT_EQ(control->lost[0].lost, mss);
+  EXPECT_EQ(control->lost[1].in_flight, 2 * mss);
+  EXPECT_EQ(control->lost[1].lost, 2 * mss);
+  EXPECT_EQ(control->lost[1].delivered_total, 3 * mss);
+  ASSERT_EQ(control->samples.size(), 1u);
+  EXPECT_EQ(control->samples[0].sent_in_flight, 5 * mss);
+  EXPECT_EQ(control->samples[0].prior_lost, 0u);
+  EXPECT_EQ(control->samples[0].lost_total, 2 * mss);
+}
+
 TEST(Rack, OneHoleWaitsForAQuarterOfTheSmallestRtt) {
   SenderScript s;
   s.measure(kRtt);

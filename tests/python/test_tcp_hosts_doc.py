@@ -1,0 +1,35 @@
+"""docs/tcp-hosts.md does what it says, and its table of controls is the engine's."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+from loomnet import _core
+
+DOCS = (Path(__file__).parents[2] / "docs" / "tcp-hosts.md").read_text()
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", DOCS, re.S)), names)
+    assert len(names["r"].flow_records) == 2
+
+
+def test_its_table_has_the_controls_and_their_options():
+    rows = re.findall(r"^\| `(\w+)`(?: \(default\))? \| (.+?) \| (.*?) ?\|$", DOCS, re.M)
+    rows = [row for row in rows if row[0] != "cc"]
+    known = _core.congestion_controls()
+    # Other tests register controls of their own.
+    built_in = ["reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace", "held"]
+    assert sorted(name for name, _, _ in rows) == sorted(built_in)
+    assert set(built_in) <= set(_core.transports()["tcp"]["congestion_controls"])
+    for name, rules, options in rows:
+        assert rules
+        said = {
+            option: {"on": True, "off": False}.get(value)
+            if value in ("on", "off")
+            else float(Fraction(value))
+            for option, value in re.findall(r"`(\w+)` \(([^:)]*)", options)
+        }
+        assert said == {row["name"]: row["default"] for row in known[name]["options"]}, name
