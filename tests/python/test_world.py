@@ -48,6 +48,9 @@ def test_its_flows_are_those_of_a_run_to_the_picosecond(tmp_path, transport):
     world.reset(seed=4)
     world.step("10 s")
     assert not np.array_equal(world.flows[0].columns, r.data.flows.columns)
+    world.reset(np.int64(3))
+    world.step("10 s")
+    assert np.array_equal(world.flows[0].columns, r.data.flows.columns)
 
 
 def test_two_worlds_side_by_side_do_not_hear_of_one_another():
@@ -194,6 +197,12 @@ def test_a_thousand_worlds_in_one_process():
     [
         (lambda w: w.act([0], cwnd=1), r"World.act: call reset\(\) first"),
         (
+            lambda w: ln.World(bottleneck(), two(), controllers=[]),
+            r"World: controllers= is of lab.run; a world shows its rows, and act\(\)",
+        ),
+        (lambda w: ln.World(bottleneck(), two(), sample="1 ms"), "World: sample= is of lab.run"),
+        (lambda w: w.reset(np.float64(7)), "must be a whole number"),
+        (
             lambda w: (w.reset(), w.step("1 s"), w.step("1 ms")),
             "World.step: 1 ms is over; it is 1 s",
         ),
@@ -261,6 +270,40 @@ def test_the_slowest_and_the_fastest_rate_that_can_be_set(transport, rate):
     after = world.step("1.4 s")["acked"].sum()
     assert (after == before) == (rate == 1)
     assert repr(world) == "World(Flows; at 1.4 s)"
+
+
+@pytest.mark.parametrize("cc", ["dcqcn", "timely"])
+@pytest.mark.parametrize("acted", [[0], [0, 1]])
+def test_a_window_given_to_a_sender_that_has_none_moves_no_other_column(cc, acted):
+    """These controls have a rate alone, and so wide a window does not hold a sender back."""
+    job = ln.Flows("10 MB", pairs=[(0, 2), (1, 3)], transport="roce")
+    alone, held = (ln.World(bottleneck(), job, seed=1, roce={"cc": cc}) for _ in range(2))
+    for world in (alone, held):
+        world.reset()
+        world.step("20 ms")
+    before = held.step("30 ms")
+    assert np.isnan(before["cwnd"]).all()
+    held.act(acted, cwnd=1e9)
+    rows, others = held.step("50 ms"), alone.step("50 ms")
+    assert rows.dtype == others.dtype == before.dtype
+    for name in rows.dtype.names:
+        if name != "cwnd":
+            assert np.array_equal(rows[name], others[name], equal_nan=True), name
+    assert (rows["cwnd"][acted] == 1e9).all() and np.isnan(np.delete(rows["cwnd"], acted)).all()
+
+
+@pytest.mark.parametrize("order", [("tcp", "roce"), ("mrc", "tcp")])
+def test_flows_of_two_transports_that_start_together_meet(order):
+    hosts = ("h0", "h1", "h2", "h3")
+    jobs = [
+        ln.Flows("1 MB", pairs=[pair], transport=each, hosts=hosts, name=each, starts=["0 s"])
+        for pair, each in zip([(0, 2), (1, 3)], order, strict=True)
+    ]
+    r = ln.run(bottleneck(), jobs, write=False)
+    assert [r.job(each).time_zero_s for each in order] == [0, 0]
+    world = ln.World(bottleneck(), jobs, jitter="0 s")
+    rows = world.reset()
+    assert list(rows["job"]) == [0, 1] and not rows["acked"].any()
 
 
 def test_a_limit_that_is_nan_stays_as_it_is():

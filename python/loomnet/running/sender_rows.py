@@ -20,6 +20,8 @@ from loomnet.running.traffic_play import TrafficPlay
 # What every row has before what its sender shows of itself: job and number of the flow, its hosts,
 # and the part of its queue pair (RoCE: one for each plane).
 KEYS = ("job", "flow", "source", "destination", "part")
+# Columns that rows of each transport have, NaN where a sender has no such value.
+COMMON = ("acked", "in_flight", "cwnd", "pacing_bps", "srtt_ps", "min_rtt_ps")
 NO_FLOW = -1
 # Least and most of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
 WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes")
@@ -38,19 +40,34 @@ class SenderRows:
         self._clock, self._plays, self._pairs = clock, plays, pairs
         self._sending: list[tuple[Any, ...]] = []  # what the probe looks at, as _under_way() has it
         self._probe: _core.FlowProbe | None = None
-        self._names: list[str] = []  # of what senders have shown so far
+        self._names = list(COMMON)  # of what senders have shown so far
+        self._expected = False
+        self._windowless = False  # whether a sender of the rows last given has no window
         self._senders = np.empty((0, 3), np.int64)  # of the rows of the probe
         self._shown: dict[int, np.ndarray] = {}  # senders of the rows last given, by controller
         self._dtype = np.dtype([(name, np.int64) for name in KEYS])
         self._keys = np.empty(0, self._dtype)
 
-    def expect(self, senders: Sequence[tuple[Any, int]]) -> None:
-        """Rows have what these senders (host and queue pair) will show from the first look on."""
-        self._names = _core.FlowProbe(self._clock.engine.network, senders).names
+    def _expect(self) -> None:
+        """Rows have what the flows of jobs that begin at once will show, before any has begun."""
+        self._expected = True
+        senders = [
+            play.traffic.sender(0)
+            for play in self._plays
+            if not play.asked.start_ps
+            and isinstance(play, TrafficPlay)
+            and isinstance(play.traffic, FlowTraffic)
+        ]
+        self._know(_core.FlowProbe(self._clock.engine.network, senders).names)
+
+    def _know(self, names: Sequence[str]) -> None:
+        self._names += [name for name in names if name not in self._names]
 
     def look(self, who: int = 0) -> np.ndarray:
         """A structured array: KEYS as int64, then what senders show as float64, NaN: nothing."""
         with self._clock.held():
+            if not self._expected:
+                self._expect()
             sending = self._under_way()
             if sending != self._sending or self._probe is None:
                 self._probe = self._attach(sending)
@@ -65,10 +82,10 @@ class SenderRows:
         if (other := found["flow"] == NO_FLOW).any():
             sent = np.zeros(len(found), bool)
             for name in ("acked", "in_flight"):
-                if name in self._names:
-                    sent |= found[name] > 0
+                sent |= found[name] > 0
             shown, found = shown[sent | ~other], found[sent | ~other]
         self._shown[who] = shown
+        self._windowless = bool(np.isnan(found["cwnd"]).any())
         return found
 
     def carry_out(self, change: SendersChange) -> None:
@@ -118,6 +135,8 @@ class SenderRows:
                 self._clock.engine.network.set_limits(chosen, *limits)
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
+        if cwnd is not None and self._windowless:
+            self._probe = None  # a sender that had no window shows one from now on
 
     def _under_way(self) -> list[tuple[Any, ...]]:
         """Job, flow, source, destination, sender and queue pair of each."""
@@ -151,8 +170,7 @@ class SenderRows:
             self._clock.engine.network, [(node, number) for *_, node, number in sending]
         )
         keys = [(name, np.int64) for name in KEYS]
-        # Names stay when the last flow that has them has ended.
-        self._names += [name for name in probe.names if name not in self._names]
+        self._know(probe.names)  # they stay when the last flow that has them has ended
         self._dtype = np.dtype([*keys, *((name, np.float64) for name in self._names)])
         rows = probe.rows()
         self._keys = np.array([(*sending[at][:4], part) for at, part in rows], keys)

@@ -28,7 +28,7 @@ from loomnet.running.run_options import check_options, model_notes
 from loomnet.running.traffic import FlowTraffic
 from loomnet.running.traffic_contract import Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
-from loomnet.systems.registry import notes_of
+from loomnet.systems.registry import notes_of, transport
 from loomnet.systems.transport import Notes
 
 if TYPE_CHECKING:
@@ -173,7 +173,15 @@ class VirtualClock:
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
-        return play.carrier.start_ps(self.request.plan)
+        # Jobs whose `start` is the same begin together, whichever transport takes longest to get
+        # ready.
+        plan = self.request.plan
+        beside = [
+            self.engine.carrier(each.job) or transport(each.job.transport)
+            for each in self.request.jobs
+            if not isinstance(each.job, TorchJob)
+        ]
+        return max(each.start_ps(plan) for each in (play.carrier, *beside))
 
     def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
         traffic.check()

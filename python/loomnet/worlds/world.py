@@ -24,9 +24,14 @@ from loomnet.running.request import Progress
 from loomnet.running.run_loop import RunLoop
 from loomnet.running.run_options import check_options
 from loomnet.running.sender_rows import Limits, SenderRows
-from loomnet.running.traffic import FlowTraffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.running.virtual_clock import VirtualClock
+
+# What only a run with a report has, or a loop that nobody steps.
+_OF_RUNS = (
+    *("controllers", "model", "clock", "label", "settle", "dilation", "trace", "pcap"),
+    *("sample", "queues", "links", "observe", "snapshots", "pools"),
+)
 
 
 class World:
@@ -43,7 +48,8 @@ class World:
     `flow` (numbers in the lists given), `source`, `destination` (host numbers), `part`, and as
     float64 what the sender and its congestion control show of themselves, NaN where they do not:
     `acked`, `in_flight` (bytes), `cwnd` (bytes), `pacing_bps`, `srtt_ps`, `min_rtt_ps` and
-    more, by transport. A flow is in the rows from its start to its end.
+    more, by transport. A flow is in the rows from its start to its end. Flows that start together
+    are moved apart by the seed, so that the rows of time 0 may be none: `jitter="0 s"`.
 
     Args:
         fabric, jobs, faults: as lab.run takes them; jobs are of flows (ln.Flows, ln.Permutation,
@@ -67,7 +73,13 @@ class World:
         reroute_delay: Time | str | None = "1 s",
         **options: Any,
     ) -> None:
+        seed = _plain(seed)
         check_seed(seed)
+        if unfit := [name for name in options if name in _OF_RUNS]:
+            raise UsageError(
+                f"World: {unfit[0]}= is of lab.run; a world shows its rows, and act() is in the "
+                "place of controllers"
+            )
         listed = list_of_jobs(jobs)
         for job in listed:
             if not isinstance(job, (Flows, Permutation, Incast)):
@@ -96,7 +108,7 @@ class World:
     @checked_call
     def reset(self, seed: int | None = None) -> np.ndarray:
         """Begins anew, by default with the seed of the last time. The rows of time 0."""
-        seed = self._request.seed if seed is None else seed
+        seed = self._request.seed if seed is None else _plain(seed)
         check_seed(seed)
         self._request = again(self._request, seed)
         clock = VirtualClock(self._request, ExitStack())  # which jobs of flows leave empty
@@ -106,13 +118,6 @@ class World:
         # Time 0 is the first job's, which begins some round trips after the engine's clock.
         self._loop.advance(self._origin_ps)
         self._senders = SenderRows(clock, plays)
-        self._senders.expect(
-            [
-                play.traffic.sender(0)
-                for play in self._plays
-                if not play.asked.start_ps and isinstance(play.traffic, FlowTraffic)
-            ]
-        )
         return self._senders.look()
 
     @checked_call
@@ -191,6 +196,11 @@ class World:
         lead: Play = self._begun("now").lead
         assert lead.origin_ps is not None
         return lead.origin_ps
+
+
+def _plain(seed: Any) -> Any:
+    """numpy's whole numbers, as its generators and learning environments give them, as Python's."""
+    return int(seed) if isinstance(seed, np.integer) else seed
 
 
 def _unseen(_: Progress) -> None:
