@@ -31,12 +31,13 @@ def _sources(folder: str) -> list[Path]:
 def figures() -> set[str]:
     flows = set(flow_completion.UNITS)
     experts = {name for name, *_ in expert_rounds.ExpertRounds().figures()}
-    result = _read("python/loomnet/results/result.py")
+    rows = _read("python/loomnet/results/result_rows.py")
     written = {
         name.removesuffix(".{switch}")
-        for name in re.findall(r'make_metric\(\s*f?"([a-z_{}.]+)"', result)
+        for name in re.findall(r'\bmetric\(\s*f?"([a-z_{}.]+)"', rows)
     }
-    sums, own = {"slots_mean", "slots_peak"}, _read("python/loomnet/systems/ina/run.py")
+    sums = {"slots_mean", "slots_peak"}
+    own = "".join(_read(f"python/loomnet/systems/ina/{name}.py") for name in ("run", "figures"))
     sums |= set(re.findall(r'yield "(blocks_[a-z_]+)"', own))
     assert "slots_{figure}" in own and len(sums) == 4
     assert {"expected_capacity", "jct_s"} <= written
@@ -127,8 +128,8 @@ def series() -> set[str]:
 def columns() -> set[str]:
     """Of the tables that a result has as properties and `flows` among them."""
     found: set[str] = set()
-    result = _read("python/loomnet/results/result.py")
-    for names in re.findall(r"(?:Table\(|columns = )\(((?:\"[a-z_]+\",? ?)+)", result):
+    result = re.sub(r"\s+", "", _read("python/loomnet/results/result.py"))
+    for names in re.findall(r"(?:Table\(|columns=)\(((?:\"[a-z_]+\",?)+)", result):
         found |= set(re.findall(r"[a-z_]+", names))
     assert {"length_s", "time_s", "mark", "fct_s", "most", "unit"} <= found
     return found
