@@ -108,7 +108,7 @@ class World:
     @checked_call
     def reset(self, seed: int | None = None) -> np.ndarray:
         """Begins anew, by default with the seed of the last time. The rows of time 0."""
-        seed = self._request.seed if seed is None else _plain(seed)
+        seed = _plain(self._request.seed if seed is None else seed)
         check_seed(seed)
         self._request = again(self._request, seed)
         clock = VirtualClock(self._request, ExitStack())  # which jobs of flows leave empty
@@ -198,7 +198,7 @@ class World:
         return lead.origin_ps
 
 
-def _plain(seed: Any) -> Any:
+def _plain(seed: int) -> int:
     """numpy's whole numbers, as its generators and learning environments give them, as Python's."""
     return int(seed) if isinstance(seed, np.integer) else seed
 
