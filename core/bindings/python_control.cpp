@@ -125,7 +125,7 @@ class PythonControl final : public CongestionControl {
     throw std::invalid_argument(std::string("there is no method ") + method);
   }
 
-  // `what`: what is called, for the error.
+  // `what`: name of the method, for the error.
   template <typename Call>
   void guarded(const std::string& what, Call&& inner) {
     if (failed_) return;

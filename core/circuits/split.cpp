@@ -21,9 +21,9 @@ struct Line {
   std::uint32_t with(std::uint32_t peer) const { return circuits[first + peer * step]; }
 };
 
-// The least time from `seconds` on at which this server's electrical ports have sent what its circuits have not. What is
-// left falls in straight lines that get less steep, so Newton's steps never go too far, and each step that is not the
-// last one ends the part of one more peer.
+// The least time from `seconds` on at which this server's electrical ports have sent the rest of its demand. That
+// rest falls over time in straight lines that get less steep, so Newton's steps never go too far, and each step that
+// is not the last one ends the part of one more peer.
 double line_seconds(const Line& line, const ExchangeRates& rates, double seconds) {
   for (std::uint32_t step = 0; step <= line.peers; ++step) {
     double rest = -rates.electrical * seconds, slope = rates.electrical;

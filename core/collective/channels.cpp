@@ -169,8 +169,8 @@ bool Channels::can_send(JobRank rank, std::uint16_t channel, bool forwarded) con
   if (p.gone || out.yielding || out.sent - out.returned >= layout_.slots()) return false;
   if ((out.pending >> slot & 1) != 0) return false;
   // A queue pair keeps order, so this rank's credits to the peer stand behind what it has posted to
-  // it: half a window there leaves the peer the other half to send from until they arrive. What is
-  // forwarded comes at the pace of the network and does not pile up.
+  // it: half a window there leaves the peer the other half to send from until they arrive. Data that
+  // is forwarded comes at the pace of the network and does not pile up.
   return forwarded ||
          static_cast<std::uint32_t>(std::popcount(out.pending)) < std::max<std::uint32_t>(1, layout_.slots() / 2);
 }

@@ -47,8 +47,8 @@ inline void set_limits(FlowLimits& limits, const LimitsSet& set) {
   if (set.pacing_rate) limits.pacing_rate = std::max(*set.pacing_rate, 0.0);
 }
 
-// When the next packet may leave after a change of the pacing rate. The wait until then is the time that bytes already
-// sent take at the rate, so what is left of it changes with the rate. A wait that began without pacing stays.
+// When the next packet may leave after a change of the pacing rate. The sender waits for as long as the bytes already
+// sent take at the rate, so the rest of the wait is scaled with the rate. A wait that began without pacing stays.
 inline Picoseconds repaced(Picoseconds until, Picoseconds now, double before, double after) {
   if (until <= now || before <= 0 || after == before) return until;
   if (after <= 0) return now;

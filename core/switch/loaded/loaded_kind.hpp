@@ -1,5 +1,5 @@
-// A switch program that was compiled when Loomnet ran, from one C file of a user's (ebpf/switch_program.h). What is
-// known of it was read from the compiled object; its code is called through a C function.
+// A switch program that was compiled when Loomnet ran, from one C file of a user's (ebpf/switch_program.h). Its
+// name, counters, options and rows are read from the compiled object; its code is called through a C function.
 #pragma once
 
 #include <cstdint>

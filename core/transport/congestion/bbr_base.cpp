@@ -45,8 +45,8 @@ bool BbrBase::plateau(double rate) {
   return ++full_bw_count_ >= 3;
 }
 
-// What is acknowledged beyond the estimated rate since the epoch began, as links and receivers that
-// hold ACKs back make it ("BBR: ack aggregation", Linux since 5.1).
+// Links and receivers that hold ACKs back let more be acknowledged at once than the estimated rate
+// explains. The largest excess of the last rounds is added to the window ("BBR: ack aggregation", Linux since 5.1).
 void BbrBase::update_ack_aggregation(const AckSample& s, double rate) {
   if (s.delivered == 0 || s.rate_interval.count <= 0) return;
   const int rounds = filled_pipe_ ? kAggregationRounds : startup_rounds_;

@@ -1,4 +1,5 @@
-"""Jupyter: is this its kernel, does somebody watch the cell, and the pictures that cells show."""
+"""Jupyter: tells its kernel from other interpreters and a reader from a program that executes
+notebooks, and makes the pictures that cells show."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def in_notebook() -> bool:
 
 
 def is_watched() -> bool:
-    """Whether somebody looks at the cell that runs. A page with a reader takes the answers that
-    input() asks for, and says so with each cell; a program that executes notebooks does not."""
+    """Whether a reader sees the running cell. Jupyter's page sends with each cell that it can
+    answer input(); a program that executes notebooks does not."""
     found = shell()
     if found is None:
         return False

@@ -58,7 +58,7 @@ def _in_units(where: str, unit: str | None, value: Any, *, bare: bool) -> Any:
     if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
         if isinstance(value, str) and value.rstrip("s").endswith("step"):
             return value
-        with contextlib.suppress(UnitError):  # the program says what it takes
+        with contextlib.suppress(UnitError):  # not a size: the program refuses it, with its units
             if isinstance(value, (str, Size)):
                 return str(Size(value).bytes)
         return str(value) if type(value) is int else value

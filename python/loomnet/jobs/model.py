@@ -267,7 +267,7 @@ class Job(Spec):
         return f"{type(self).__name__} over {self.transport}"
 
     def _repr_html_(self) -> str:
-        """Shows in a notebook who sends to whom, and what was given."""
+        """For notebooks: a drawing of the pairs that send, and the parameters that were given."""
         from loomnet.jobs.job_drawing import job_html
 
         return job_html(self)

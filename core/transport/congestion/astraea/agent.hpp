@@ -36,9 +36,9 @@ struct RttSamples {
 class Agent {
  public:
   enum class Mode : std::uint8_t {
-    start,  // the window grows by what is acknowledged
-    agent,  // the policy decides
-    drain,  // half of the window for a round trip and an interval, then the window of before
+    start,  // slow start: the window grows by the acknowledged packets
+    agent,  // the policy sets the window
+    drain,  // half of the window for a round trip and an interval, then the former window
   };
 
   // Throws std::invalid_argument for frames that the spacing does not have.

@@ -79,7 +79,7 @@ class Astraea final : public CongestionControl {
   RttSamples start_rtts_;        // since the last wake-up
   bool began_ = false;           // an interval is under way
   bool lost_in_start_ = false;
-  bool after_timeout_ = false;   // the window grows towards the command by what is delivered
+  bool after_timeout_ = false;   // slow start up to the command
   bool command_due_ = false;     // at the next acknowledgement, as a kernel takes it
   std::uint32_t command_ = 0;    // packets
   // As of the last acknowledgement.

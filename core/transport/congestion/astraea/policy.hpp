@@ -2,8 +2,8 @@
 // where it was quantised, as the whole numbers that a kernel can compute with. Reads and writes the policy
 // file .astp. Files are not trusted: a reader of one checks every field.
 //
-// Layers are dense, with a leaky ReLU of slope 0.2 behind each but the last, which ends in tanh; what is
-// below 1/256 in size then is 0 (settled() in action.hpp).
+// Layers are dense, with a leaky ReLU of slope 0.2 behind each but the last, which ends in tanh. Actions
+// smaller than 1/256 become 0 (settled() in action.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The bounds of a policy's fields, for policies from files and for those made in memory. Each throws
-// std::invalid_argument with one line: the field, what is wrong with it, the fix.
+// std::invalid_argument with one line that names the field, the error and the fix.
 #pragma once
 
 #include <string>
