@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 
 #include "clock/random.hpp"
@@ -11,13 +10,9 @@
 namespace loomnet::astraea {
 namespace {
 
-struct Register {
-  std::mutex lock;
-  std::map<std::string, std::shared_ptr<const Policy>> rows;
-};
-
-Register& all() {
-  static Register rows;
+// Like the register of controls it is used by one thread at a time: options are read before a run begins.
+std::map<std::string, std::shared_ptr<const Policy>>& all() {
+  static std::map<std::string, std::shared_ptr<const Policy>> rows;
   return rows;
 }
 
@@ -34,8 +29,7 @@ std::string name_of(std::span<const std::uint8_t> file) {
 std::string add_policy(std::span<const std::uint8_t> file) {
   auto policy = std::make_shared<const Policy>(Policy::parse(file));
   std::string name = name_of(file);
-  const std::scoped_lock held(all().lock);
-  const auto [row, fresh] = all().rows.emplace(name, policy);
+  const auto [row, fresh] = all().emplace(name, policy);
   if (!fresh && row->second->serialize() != policy->serialize()) {
     throw std::invalid_argument("policy: another one has the name " + name + " in this process; train it anew");
   }
@@ -45,9 +39,8 @@ std::string add_policy(std::span<const std::uint8_t> file) {
 NamedPolicy policy_named(const std::string& name) {
   if (name == "hold") return {Rule::hold, nullptr};
   if (name == "teacher") return {Rule::teacher, nullptr};
-  const std::scoped_lock held(all().lock);
-  const auto found = all().rows.find(name);
-  if (found == all().rows.end()) {
+  const auto found = all().find(name);
+  if (found == all().end()) {
     throw std::invalid_argument("no policy \"" + name +
                                 "\"; give \"teacher\", \"hold\", or what "
                                 "_core.astraea_policy() returned in this process for the bytes of a file");
