@@ -298,6 +298,31 @@ def test_a_few_flows_at_131072_nics(tmp_path):
     assert len(r.plan.links) == 8 * (8 + 8 * 256)
 
 
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+def test_flows_of_given_pairs_need_their_hosts_alone(tmp_path, transport):
+    """A rank on every NIC: the same run as with ranks on the hosts of the pairs alone."""
+    pytest.importorskip("loomnet._core")
+    pairs = ((0, 70_000), (70_000, 5), (5, 131_071))
+    hosts = sorted({host for pair in pairs for host in pair})
+    few = [(hosts.index(a), hosts.index(b)) for a, b in pairs]
+    fault = ln.down("p3.leaf273--p3.spine7", at="2 us")
+    seen = []
+    for name, job in (
+        ("all", ln.Flows("200 kB", pairs=pairs, transport=transport)),
+        (
+            "few",
+            ln.Flows(
+                "200 kB", pairs=few, transport=transport, hosts=[f"h{host}" for host in hosts]
+            ),
+        ),
+    ):
+        r = Lab(name, directory=tmp_path / name).run(paper(), job, [fault], payload=True)
+        flows = r.data.flows.columns.tolist()
+        assert len(flows[0]) == 3 and r["errors"] == 0
+        seen.append((flows, r.data.totals, len(r.plan.links), {*r.data.hosts}))
+    assert seen[0] == seen[1] and seen[0][3] == {*hosts}
+
+
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 @pytest.mark.parametrize("k", [4, 8])
 def test_a_permutation_on_a_fat_tree_arrives_whole(tmp_path, k, transport):

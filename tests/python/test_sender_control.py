@@ -116,7 +116,11 @@ def test_it_sets_the_senders_of_collectives(tmp_path, transport):
         ),
         (
             lambda view: len(view.senders()) and ln.change.senders([0], cwnd="much"),
-            r"change.senders: cwnd: 'much' is not a number, nor one for each of 1 "
+            r'change.senders: cwnd: "much" is not a size: write a number and a unit.*py:\d+\)',
+        ),
+        (
+            lambda view: len(view.senders()) and ln.change.senders([0], cwnd=True),
+            r"change.senders: cwnd: True is not a number or a size, nor one for each of 1 "
             r"rows \(.*py:\d+\)",
         ),
         (

@@ -319,9 +319,12 @@ def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch)
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     try:
         with pytest.raises(RunInterrupted):  # the whole of it would take hours
-            Lab("long", directory=tmp_path / "run", seed=1).run(
-                fabric(), ln.Flows("100 GB", pairs=[(0, 1)], transport="mrc")
-            )
+            try:
+                Lab("long", directory=tmp_path / "run", seed=1).run(
+                    fabric(), ln.Flows("100 GB", pairs=[(0, 1)], transport="mrc")
+                )
+            except Exception:  # as in a user's loop over runs, which may not go on with the next
+                pytest.fail("an interrupt is no run that failed")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)

@@ -209,7 +209,7 @@ def test_a_thousand_worlds_in_one_process():
         (lambda w: (w.reset(), w.act([7], cwnd=1)), "World.act: rows: the last look had"),
         (
             lambda w: (w.reset(), w.step("9 ms"), w.act([0, 1], cwnd=[1, 2, 3])),
-            "not a number, nor one",
+            "not a number or a size, nor one",
         ),
         (
             lambda w: (w.reset(), w.step("9 ms"), w.act([0], cwnd=-5)),

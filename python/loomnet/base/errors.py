@@ -19,15 +19,19 @@ class LoomnetError(Exception):
     def __str__(self) -> str:
         """One line, whatever a name in it holds: a line break or another control character that
         came with a user's value is written as its escape, and a long text loses its middle."""
-        # Of a class that is a KeyError, too, not the text in quotes.
-        text = printable(Exception.__str__(self))
-        if len(text) <= MOST_SHOWN:
-            return text
-        return f"{text[: MOST_SHOWN * 2 // 3]} … {text[-MOST_SHOWN // 3 :]}"
+        return _line(self)
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows in place of a traceback: the line says what to do."""
         return [f"{type(self).__name__}: {self}"]
+
+
+def _line(error: BaseException) -> str:
+    # Of a class that is a KeyError, too, not the text in quotes.
+    text = printable(BaseException.__str__(error))
+    if len(text) <= MOST_SHOWN:
+        return text
+    return f"{text[: MOST_SHOWN * 2 // 3]} … {text[-MOST_SHOWN // 3 :]}"
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -90,16 +94,20 @@ class FidelityError(LoomnetError):
     exit_code = EXIT_FIDELITY
 
 
-class RunInterrupted(LoomnetError):
+class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C: what was measured so far is in the partial report, and in `result` where a run was
-    under way, which a notebook reads as `sys.last_value.result`. Exit status 130."""
+    under way, which a notebook reads as `sys.last_value.result`. Exit status 130. No error of
+    Loomnet's: `except Exception` in a loop over runs does not take it for a run that failed."""
 
     exit_code = EXIT_INTERRUPTED
     result: Any = None
 
+    def __str__(self) -> str:
+        return _line(self)
+
     def _render_traceback_(self) -> list[str]:
         """In a notebook: with where the result is, since the cell's variables have none."""
-        said = super()._render_traceback_()
+        said = [f"RunInterrupted: {self}"]
         if self.result is not None:
             said[-1] += "; what was measured until then: import sys; sys.last_value.result"
         return said

@@ -123,14 +123,22 @@ def _run(words: list[str]) -> int:
     except LoomnetError as error:
         print(f"loomnet: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except BaseException as error:
         return _other(error)
 
 
 def _status(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _interrupted(error: BaseException | None) -> int:
+    from loomnet.base.errors import RunInterrupted
+
+    if isinstance(error, RunInterrupted):  # says when the run ended, and where
+        print(f"loomnet: {error}", file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
 def _other(error: BaseException) -> int:
@@ -142,7 +150,7 @@ def _other(error: BaseException) -> int:
     if kind == "Exit" and (code := getattr(error, "exit_code", None)) is not None:
         return int(code)
     if kind == "Abort":  # Typer's KeyboardInterrupt
-        return EXIT_INTERRUPTED
+        return _interrupted(error.__cause__)
     message = getattr(error, "format_message", None)
     if kind == "NoArgsIsHelpError" and message:  # `loomnet ocs` alone
         print(message())

@@ -3,6 +3,7 @@ anything starts."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -150,8 +151,8 @@ def prepare(
         check_has_twin(jobs)
         gaps = gaps or replayed
     names, placed = job_names(jobs), placements(jobs, fabric)
-    for job, hosts in zip(jobs, placed, strict=True):
-        job.edges(hosts)  # refuses pairs of ranks that are not there
+    # Refuses pairs of ranks that are not there.
+    edges = [job.edges(hosts) for job, hosts in zip(jobs, placed, strict=True)]
     in_part = (
         fabric.shape is not None
         and clock == "virtual"
@@ -161,10 +162,15 @@ def prepare(
         and not recorded  # a recording names links by numbers of the whole fabric
         and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
     )
+    # The first host's rate is the job's, wherever its pairs are.
+    met = [
+        {hosts[0], *itertools.chain(*pairs)} if in_part and _of_given_pairs(job) else {*hosts}
+        for job, pairs, hosts in zip(jobs, edges, placed, strict=True)
+    ]
     plan = make_plan(
         fabric,
         seed=seed,
-        hosts=sorted({host for hosts in placed for host in hosts}) if in_part else None,
+        hosts=sorted(set().union(*met)) if in_part else None,
         defaults=LinkDefaults.of_all(
             {
                 # A live run's switches have no PFC, so neither has its twin.
@@ -188,8 +194,11 @@ def prepare(
             start_ps=job.start.count,
             stop_ps=None if job.stop is None else job.stop.count,
             gaps_ps=tuple(gaps),
+            absent=frozenset(hosts) - here,
         )
-        for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))
+        for number, (job, name, hosts, here) in enumerate(
+            zip(jobs, names, placed, met, strict=True)
+        )
     )
     requests = with_servers(fabric, requests)
     parts = parts_of(plan, requests, options)
@@ -229,9 +238,14 @@ def _check_addresses(plan: Plan, asked: JobRequest) -> None:
     job = asked.job
     if not transport(job.transport).by_usids:
         return
-    # Others than jobs of given pairs connect each host to each.
-    paired = not job.synchronous and not (isinstance(job, Flows) and not job.pairs)
-    plan.addresses.check(asked.hosts, job.edges(list(asked.placement)) if paired else None)
+    plan.addresses.check(
+        asked.hosts, job.edges(list(asked.placement)) if _of_given_pairs(job) else None
+    )
+
+
+def _of_given_pairs(job: Job) -> bool:
+    """Whether the job's pairs are known before it runs; others connect each host to each."""
+    return not job.synchronous and not (isinstance(job, Flows) and not job.pairs)
 
 
 def results_of(

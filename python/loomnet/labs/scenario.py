@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loomnet.base.arguments import checked_call
-from loomnet.base.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
+from loomnet.base.errors import LoomnetError, UsageError, WallTimeError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.notebook import in_notebook
 from loomnet.base.reading import MOST_SOURCE, decoded, is_file, read_bytes
@@ -278,7 +278,7 @@ class Scenario:
         try:
             with bar, wall, reads, homes(self.file and self.file.parent, base):
                 self.play(lab, typed)
-        except (KeyboardInterrupt, RunInterrupted):
+        except KeyboardInterrupt:
             lab.report.interrupted = True
         except (WallTimeOver, WallTimeError) as over:
             wall.disarm()

@@ -80,7 +80,7 @@ def run(
         except BaseException as error:
             if kept is not None:
                 kept.remove()
-            if isinstance(error, KeyboardInterrupt) and in_notebook():
+            if type(error) is KeyboardInterrupt and in_notebook():
                 raise RunInterrupted("interrupted before the run had begun") from None
             raise
         finally:

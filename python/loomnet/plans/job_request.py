@@ -24,6 +24,7 @@ class JobRequest:
     error); None: never. `start_ps`: emulated time from the run's begin to the job's; `stop_ps`: to
     when it begins nothing new; None: it ends by itself. `gaps_ps`: compute times of another run
     that are replayed. `servers`: hosts of its servers, where it has some (systems.servers).
+    `absent`: hosts of ranks that neither send nor receive, which a fabric built in part is without.
     """
 
     job: Job
@@ -36,6 +37,7 @@ class JobRequest:
     stop_ps: int | None = None
     gaps_ps: tuple[Any, ...] = ()
     servers: tuple[int, ...] = ()
+    absent: frozenset[int] = frozenset()
 
     @property
     def begins_for_ps(self) -> int | None:
@@ -44,8 +46,8 @@ class JobRequest:
 
     @property
     def hosts(self) -> tuple[int, ...]:
-        """Host numbers, each once, in the order of their first rank."""
-        return tuple(dict.fromkeys(self.placement))
+        """Numbers of its hosts that are built, each once, in the order of their first rank."""
+        return tuple(host for host in dict.fromkeys(self.placement) if host not in self.absent)
 
     def folder_in(self, folder: Folder) -> Folder:
         """The job's own part of a run's folder."""

@@ -231,7 +231,9 @@ class Engine:
         return None if asked.by_kernel else asked
 
     def _set_transports(self, host: int) -> None:
-        rates = list(self.plan.port_rates(self.plan.hosts[host]))
+        made = self.plan.made
+        if (rates := made.get(("rates", host))) is None:
+            rates = made["rates", host] = list(self.plan.port_rates(self.plan.hosts[host]))
         for each in self.transports:
             chosen = each.engine_options(self._options[each.name], self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)

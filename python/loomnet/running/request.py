@@ -75,7 +75,7 @@ class RunRequest:
     @property
     def hosts(self) -> tuple[int, ...]:
         """All hosts that a job runs on."""
-        return tuple(sorted({host for each in self.jobs for host in each.placement}))
+        return tuple(sorted({host for each in self.jobs for host in each.hosts}))
 
     @property
     def wall_reason(self) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import loomnet._core as _core
-from loomnet.base.errors import PluginError, UsageError
+from loomnet.base.errors import PluginError, UnitError, UsageError
 from loomnet.base.names import quoted
+from loomnet.base.units import Quantity, Rate, Size
 from loomnet.faults.timetable import SendersChange
 from loomnet.running.engine import QueuePair
 from loomnet.running.observer import ObservedClock
@@ -24,9 +25,10 @@ KEYS = ("job", "flow", "source", "destination", "part")
 COMMON = ("acked", "in_flight", "cwnd", "pacing_bps", "srtt_ps", "min_rtt_ps")
 NO_FLOW = -1
 # Least and most of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
-WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes")
-RATES = (1.0, 9.2e18, "a rate of 1 bit/s to 9.2e18, nor 0: not paced")
-Limits = Sequence[float] | np.ndarray | float | None
+WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes", Size)
+RATES = (1.0, 9.2e18, "a rate of 1 bit/s to 9.2e18, nor 0: not paced", Rate)
+Limit = float | str | Size | Rate
+Limits = Sequence[Limit] | np.ndarray | Limit | None
 
 
 class SenderRows:
@@ -180,14 +182,28 @@ class SenderRows:
         return probe
 
 
-def _limits(where: str, given: Any, count: int, bounds: tuple[float, float, str]) -> np.ndarray:
+def _limits(
+    where: str, given: Any, count: int, bounds: tuple[float, float, str, type[Quantity]]
+) -> np.ndarray:
     """A limit for each row; NaN: as it is. 0 is one of both kinds."""
-    least, most, what = bounds
+    least, most, what, quantity = bounds
     try:
-        limits = np.broadcast_to(np.asarray(given, np.float64), count)
+        plain = np.asarray(given)
+        if plain.dtype.kind in "OU":
+            counts = [
+                quantity.given(where, each).count if isinstance(each, (str, Quantity)) else each
+                for each in plain.flat
+            ]
+            plain = np.array(counts).reshape(plain.shape)
+        if plain.dtype.kind not in "iuf":  # numpy would make numbers of bools and dates, too
+            raise TypeError
+        limits = np.broadcast_to(plain.astype(np.float64), count)
+    except UnitError:
+        raise
     except (TypeError, ValueError):
         raise UsageError(
-            f"{where}: {quoted(given)} is not a number, nor one for each of {count} rows"
+            f"{where}: {quoted(given)} is not a number or a {quantity.kind}, nor one for each "
+            f"of {count} rows"
         ) from None
     wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits <= most)))
     if wrong.any():

@@ -6,6 +6,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from loomnet.base.errors import UsageError
@@ -78,11 +79,13 @@ def _module(name: str) -> Any:
 def forget() -> None:
     """Systems are looked for again, where the package has got another folder."""
     _rows.cache_clear()
+    transports.cache_clear()
 
 
+@functools.cache
 def transports() -> Mapping[str, Transport]:
     """Every transport by its name."""
-    return {each.name: each for each in _rows("TRANSPORTS")}
+    return MappingProxyType({each.name: each for each in _rows("TRANSPORTS")})
 
 
 def program(name: str) -> Program:

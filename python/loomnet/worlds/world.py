@@ -138,13 +138,14 @@ class World:
 
     @checked_call
     def act(self, rows: Any, *, cwnd: Limits = None, pacing: Limits = None) -> None:
-        """Sets what senders may send by, now. Congestion controls go on from there.
+        """Sets what senders may send by, now. Congestion controls go on from there, and senders act
+        on each call at once: give both in one call where both change.
 
         Args:
             rows: of the last look: numbers, a slice or a mask of bools.
-            cwnd: bytes that may be in flight, of each of these rows, or one number for all; at
-                least a packet. NaN: as it is.
-            pacing: bits per second, likewise; 0: not paced.
+            cwnd: bytes that may be in flight, of each of these rows, or one number for all, or
+                "50 kB"; at least a packet. NaN: as it is.
+            pacing: bits per second, likewise, or "1 Gb/s"; 0: not paced.
         """
         self._begun("act")
         assert self._senders is not None
