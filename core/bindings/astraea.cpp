@@ -37,6 +37,10 @@ Spacing spacing_named(const std::string& name) {
   throw py::value_error("spacing: no " + name + "; there are every, doubled");
 }
 
+void check_alpha(double alpha) {
+  if (!(alpha > 0 && alpha <= 0.5)) throw py::value_error("alpha must be above 0, at most 0.5");
+}
+
 py::array_t<float> array_of(std::span<const float> values) {
   return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data());
 }
@@ -182,7 +186,11 @@ void bind_functions(py::module_& a) {
       "The features of one interval, float32[10, 11 or 8]. Rates in bytes per second, times in microseconds "
       "(srtt_x8: eight times the smoothed RTT), windows in packets; 0 is no sample.");
   a.def(
-      "map_action", [](std::uint32_t cwnd, double action, double alpha) { return map_action(cwnd, action, alpha); },
+      "map_action",
+      [](std::uint32_t cwnd, double action, double alpha) {
+        check_alpha(alpha);
+        return map_action(cwnd, action, alpha);
+      },
       py::arg("cwnd"), py::arg("action"), py::arg("alpha") = kAlpha,
       "The window in packets after an action of -1 to 1, not yet bounded.");
   a.def(
@@ -193,6 +201,10 @@ void bind_functions(py::module_& a) {
   a.def(
       "teacher_action",
       [](double avg_thr, double avg_urtt, double min_rtt, double loss, double cwnd, double interval_us, double alpha) {
+        check_alpha(alpha);
+        for (const double each : {avg_thr, avg_urtt, min_rtt, loss, cwnd, interval_us}) {
+          if (!(each >= 0 && each <= 1e18)) throw py::value_error("teacher_action: values must be 0 to 1e18");
+        }
         return teacher_action(measured_of(avg_thr, avg_urtt, 0, loss, 0, 0, cwnd, 0), {avg_thr, min_rtt}, interval_us,
                               alpha);
       },
@@ -230,6 +242,7 @@ void bind_reward(py::module_& a) {
          double beta, std::optional<double> lat_cap, std::size_t window) {
         const auto steps =
             steps_of(throughput, {{"avg_urtt", avg_urtt}, {"base_rtt", base_rtt}, {"pacing", pacing}, {"loss", loss}});
+        if (!(clip >= 0)) throw py::value_error("reward: clip must be 0 or more");
         RewardOptions o;
         o.c0 = c0, o.c1 = c1, o.c2 = c2, o.c3 = c3, o.c4 = c4, o.clip = clip, o.beta = beta, o.lat_cap = lat_cap;
         o.window = window;
@@ -282,6 +295,8 @@ void bind_astraea(py::module_& m) {
       py::arg("file"),
       "Takes in the bytes of an .astp file and returns the name for tcp={\"cc\": \"astraea\", \"policy\": name} in "
       "this process; equal bytes have equal names. Raises ValueError naming the field that is wrong.");
+  m.def("astraea_forget", &forget_policy, py::arg("name"),
+        "Gives the memory of a policy back once no flow follows it; astraea_policy() takes it in again.");
 }
 
 }  // namespace loomnet

@@ -105,6 +105,9 @@ void bind_traffic(py::module_& m) {
             return py::array_t<std::size_t>(static_cast<py::ssize_t>(found.size()), found.data());
           },
           "Numbers in results() of the flows under way now, rising.")
+      .def("acked_before", &FlowTraffic::acked_before, py::arg("number"), py::arg("part"),
+           "Bytes that were acknowledged to a part of a flow's queue pair when the flow of this number began, which is "
+           "under way.")
       .def(
           "ended_flows",
           [](const FlowTraffic& t, std::size_t since) {

@@ -132,6 +132,13 @@ void Nic::renew(QpNumber qp, Picoseconds now) {
   settle(now);
 }
 
+std::vector<std::uint64_t> Nic::acked(QpNumber qp) {
+  const Transport& by = connected_by(qp, "acked");
+  std::vector<std::uint64_t> found(by.state_parts(qp));
+  for (std::size_t part = 0; part < found.size(); ++part) found[part] = by.acked(qp, part);
+  return found;
+}
+
 void Nic::set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {
   Transport& by = connected_by(qp, "set_limits");
   now_ = now;

@@ -85,6 +85,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void renew(QpNumber qp, Picoseconds now);
   // As Transport::ahead.
   bool ahead(QpNumber qp) { return carrier_of(qp).ahead(qp); }
+  // As Transport::acked, of each part.
+  std::vector<std::uint64_t> acked(QpNumber qp);
   // As Transport::on_limits.
   void set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now);
   // As Transport::on_trees.

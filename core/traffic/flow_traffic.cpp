@@ -203,6 +203,7 @@ void FlowTraffic::begin(std::size_t index, Picoseconds now) {
   }
   flow.place = active_.size();
   active_.push_back(index);
+  if (round_ > 0) flow.acked_before = client(config.source).nic().acked(config.qp);
   client(config.source).meter().begin(now);
   client(config.destination).meter().begin(now);
   if (config.until != kNever) return refill(index, now);
@@ -215,6 +216,11 @@ std::vector<std::size_t> FlowTraffic::under_way() const {
   for (const std::size_t flow : active_) found.push_back(flows_[flow].result);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+std::uint64_t FlowTraffic::acked_before(std::size_t result, std::size_t part) const {
+  const std::vector<std::uint64_t>& before = flows_[results_.at(result).flow].acked_before;
+  return part < before.size() ? before[part] : 0;
 }
 
 void FlowTraffic::pump(std::size_t index, Picoseconds now) {

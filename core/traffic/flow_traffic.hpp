@@ -81,6 +81,9 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   const std::vector<FlowResult>& results() const { return results_; }
   // Indices in results() of the flows under way now, rising.
   std::vector<std::size_t> under_way() const;
+  // What the transport had acknowledged to a part of the queue pair when the flow of this result began, which is under
+  // way: bytes of the rounds before.
+  std::uint64_t acked_before(std::size_t result, std::size_t part) const;
   // Indices in results() of the flows that have ended, one after another.
   const std::vector<std::uint32_t>& ended_flows() const { return ended_flows_; }
   // Of flows in ring steps: when the sender knew that all bytes of a step had arrived.
@@ -98,6 +101,7 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
     std::uint64_t posted = 0;
     std::uint64_t writes = 0, ended_writes = 0;  // posted, completed
     std::vector<std::uint8_t> from, to;
+    std::vector<std::uint64_t> acked_before;  // by part; empty in the first round
     std::size_t place = 0;  // in active_
     bool open = false, told = true;  // launched and not closed; its destination knows that it has closed
   };

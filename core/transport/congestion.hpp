@@ -171,6 +171,7 @@ class CongestionControl {
     bool sees_losses = false;  // on_lost is called, where the transport repairs losses
     bool shows_rtt = false;  // without on_ack, too, round trips are measured: for those that set its limits
     bool lazy = false;  // on_tick is called by the first packet sent after next_tick, by no timer
+    bool smooth = false;  // paced packets leave one by one, where the transport sends bursts
     bool notified = true;  // false: the receiver sends it no notifications (RoCE's CNPs)
     // Samples and events count bytes of messages alone, and so does the window where the transport counts
     // headers: plug-ins, which shall work alike over all transports. The built-in controls have the
@@ -269,6 +270,7 @@ CongestionKind congestion_kind(std::string name, Signals needs, const OptionTabl
       refuse_option(name, "no option " + others.front().first);
     }
     table.check(*options);
+    if constexpr (requires { options->check(); }) options->check();
     return [options](FlowLimits& limits, const FlowContext& flow) {
       return std::make_unique<Control>(limits, *options, flow);
     };

@@ -286,6 +286,8 @@ class Transport {
   // queue pair or part.
   virtual std::size_t state_parts(QpNumber) const { return 1; }
   virtual void state(QpNumber, std::size_t /*part*/, Observer&) const {}
+  // Bytes acknowledged to a part since it was connected, as state() shows them; 0 where the transport does not say.
+  virtual std::uint64_t acked(QpNumber, std::size_t /*part*/) const { return 0; }
 
   // A call of this kind comes soon: fetch what it will likely touch, change nothing. The object's
   // first kHotBytes are at hand.

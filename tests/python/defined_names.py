@@ -38,7 +38,7 @@ def figures() -> set[str]:
     }
     sums = {"slots_mean", "slots_peak"}
     own = "".join(_read(f"python/loomnet/systems/ina/{name}.py") for name in ("run", "figures"))
-    sums |= set(re.findall(r'yield "(blocks_[a-z_]+)"', own))
+    sums |= set(re.findall(r'yield\s*\(?\s*"([a-z_]+)",', own))
     assert "slots_{figure}" in own and len(sums) == 4
     assert {"expected_capacity", "jct_s"} <= written
     return {*standard.UNITS, *flows, *experts, *sums, *written}

@@ -233,6 +233,36 @@ def test_three_flows_share_by_the_teachers_rule_and_do_not_where_windows_are_hel
     assert contested(held) <= 0.9  # the first one's window fills the queue
 
 
+def test_on_a_short_path_the_start_up_ends_with_what_one_round_trip_delivers():
+    """With a window of many round trips' packets half of all were lost until the first decisions."""
+    fabric = ln.dumbbell(left=1, right=1, rate="4 Gb/s", bottleneck="1 Gb/s", delay="0.5 ms")
+    fabric.override("p0.leaf0->p0.leaf1", data_limit="375 kB")
+    job = ln.Flows("25 MB", pairs=[(0, 1)], transport="tcp")
+    r = ln.run(fabric, job, write=False, tcp=tcp(policy="teacher"))
+    counts = r.data.totals["link p0.leaf0->p0.leaf1"]
+    assert counts["drop_queue_full"] <= 0.05 * counts["packets"]
+    assert r.data.completion_ps <= 0.3e12  # 0.22 s at the link's rate
+
+
+def test_a_window_that_nobody_fills_does_not_grow():
+    """A send buffer of 140 packets: the window stays at twice that, where it grew to 20,000."""
+    held_by = 140 * SEGMENT
+    world = ln.World(dumbbell(1), stairs(1, 1, 6), tcp=tcp(policy="teacher", send_buffer=held_by))
+    world.reset()
+    windows = [world.step(f"{n} s")["cwnd"][0] / SEGMENT for n in (1, 3, 5)]
+    assert max(windows) <= 2.2 * 140
+
+
+@pytest.mark.parametrize(("further_ms", "index"), [(15, 0.93), (45, 0.93)])
+def test_the_teacher_shares_between_unlike_round_trips(further_ms, index):
+    """EuroSys 2024, figure 9: flows of 30 ms beside one of 60 and one of 120."""
+    fabric = dumbbell(2)
+    for name in ("h1->p0.leaf0", "p0.leaf0->h1"):
+        fabric.override(name, delay=f"{RTT_MS / 6 + further_ms:g} ms")
+    rates, _ = played(ln.World(fabric, stairs(0, 2, 60), tcp=tcp(policy="teacher")), 60)
+    assert jain(rates[60:, :2].mean(axis=0)) >= index
+
+
 def test_a_world_of_one_seed_is_the_same_to_the_byte():
     chance = ln.loss("p0.leaf0->p0.leaf1", 0.001, at="1 s", duration="5 s")
 

@@ -14,9 +14,12 @@ import loomnet._core as _core
 import loomnet.systems
 from loomnet.systems import registry
 
-ROOMS = ("running", "labs", "live", "jobs")
+ROOMS = (
+    *("running", "labs", "live", "jobs", "worlds", "sweeps", "faults"),
+    *("plugins", "results", "fabrics", "programs", "ocs"),
+)
 # What the package of systems has beside systems: the contract.
-CONTRACT = {"registry", "system", "given", "transport"}
+CONTRACT = {"registry", "system", "given", "transport", "servers"}
 # Programs whose names are words of the field: what all switches do, and what reductions are.
 WORDS = {"forward", "sum", "mirror", "ring"}
 PROTOCOL = {"tcp"}  # a parameter of this name is of the kernel's protocol, not of the model

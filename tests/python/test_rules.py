@@ -110,12 +110,18 @@ def test_a_lone_flow_fills_the_link_with_a_small_queue(seen, cc):
 
 
 @pytest.mark.parametrize(
-    ("cc", "jain"), [("vegas", 0.97), ("copa", 0.99), ("vivace", 0.97), ("bbr3", 0.95)]
+    ("cc", "jain"), [("vegas", 0.9), ("copa", 0.99), ("vivace", 0.97), ("bbr3", 0.95)]
 )
 def test_two_flows_share_the_link(seen, cc, jain):
-    two = seen(cc, 2, stagger=4, seconds=50)
-    assert two.jain >= jain
-    assert two.used >= 0.88
+    """The median of three seeds where the control draws its own. Vegas: between alpha and beta, two
+    and four packets, nothing moves, and rates of 2 to 1 have an index of 0.9."""
+    seeds = (1,) if cc in ("vegas", "copa") else (1, 2, 5)
+    runs = [seen(cc, 2, stagger=4, seconds=50, seed=seed) for seed in seeds]
+    assert statistics.median(run.jain for run in runs) >= jain
+    assert min(run.jain for run in runs) >= 0.75
+    assert min(run.used for run in runs) >= 0.88
+    if cc == "vegas":
+        assert seen(cc, 2, stagger=4, seconds=50, vegas_as_linux=True).jain >= 0.97
 
 
 # --- vegas ----------------------------------------------------------------------------------------
@@ -126,6 +132,15 @@ def test_vegas_keeps_alpha_to_beta_packets_of_each_flow_queued(seen):
     assert 4 <= seen("vegas", 2, stagger=4, seconds=50).queue <= 14
     more = seen("vegas", vegas_alpha=20, vegas_beta=22)
     assert 19 <= more.queue <= 24
+
+
+@pytest.mark.parametrize("bdps", [2.0, 4.0])
+def test_vegass_queue_does_not_follow_from_the_buffer(seen, bdps):
+    """SIGCOMM 1994, 3.3: slow start compares in every other round trip, so that it ends before the
+    buffer is full. As Linux has it, doubling in each, it fills what there is."""
+    two = seen("vegas", 2, bdps=bdps, stagger=2)
+    assert two.jain >= 0.85 and two.queue <= 14 and two.dropped == 0
+    assert seen("vegas", 2, bdps=bdps, stagger=2, vegas_as_linux=True).queue > 100
 
 
 # --- copa -----------------------------------------------------------------------------------------
@@ -157,7 +172,8 @@ def test_copas_competitive_mode_rests_where_nothing_fills_the_buffer(seen):
 def test_vivace_tolerates_random_losses_up_to_its_constants(seen):
     """NSDI 2018, 3: c = 11.35 tolerates up to 5 % of random loss, and yields beyond."""
     for share in (0.01, 0.02, 0.03):
-        assert seen("vivace", loss=share).used >= 0.80, share
+        runs = [seen("vivace", loss=share, seed=seed).used for seed in (1, 2, 3)]
+        assert statistics.median(runs) >= 0.80, (share, runs)
     assert seen("vivace", loss=0.15, seconds=20).used < 0.15
     assert seen("bbr3", loss=0.04, seconds=10).used < 0.25, "whose threshold is 2 %"
 
@@ -166,6 +182,16 @@ def test_vivaces_weight_of_latency_keeps_the_queue_small(seen):
     """NSDI 2018, 3: without it (b = 0) only losses end the growth, in the full buffer."""
     assert seen("vivace", bdps=4.0).queue <= 6
     assert seen("vivace", bdps=4.0, vivace_latency=0).queue > 100
+
+
+@pytest.mark.parametrize(
+    ("rate_mbps", "rtt_ms", "seconds"), [(1000, 2.5, 3), (1000, 10, 4), (100, 2.5, 5)]
+)
+def test_vivace_fills_short_paths_too(seen, rate_mbps, rtt_ms, seconds):
+    """A round trip that held one burst of Linux's showed no slope, and the rate stayed where it
+    was."""
+    alone = seen("vivace", rate_mbps=rate_mbps, rtt_ms=rtt_ms, seconds=seconds)
+    assert alone.used >= 0.85 and alone.dropped <= 0.02
 
 
 # --- bbr3 -----------------------------------------------------------------------------------------
@@ -196,10 +222,18 @@ def test_half_the_rate_and_twice_the_delay_look_the_same_in_round_trips(seen, cc
 
 
 @pytest.mark.parametrize("cc", RULES)
+def test_a_tenth_of_the_round_trip_at_ten_times_the_rate_looks_the_same(seen, cc):
+    short = seen(cc, 2, rate_mbps=1000, rtt_ms=3, stagger=0.4, seconds=5)
+    assert short.used >= 0.85 and short.jain >= 0.85
+    assert short.queue <= {"bbr3": 253}.get(cc, 30)
+
+
+@pytest.mark.parametrize("cc", RULES)
 def test_a_run_repeats_by_its_seed(tmp_path, cc):
+    """No link draws here: what differs by the seed is what a control draws itself."""
     first, again, other = (
-        play(tmp_path / str(n), cc, 2, stagger=0.5, seconds=3, loss=0.002, seed=seed)
+        play(tmp_path / str(n), cc, 2, stagger=0.5, seconds=3, seed=seed)
         for n, seed in enumerate((3, 3, 4))
     )
     assert np.array_equal(first.columns, again.columns)
-    assert not np.array_equal(first.columns, other.columns)
+    assert np.array_equal(first.columns, other.columns) == (cc in ("vegas", "copa"))

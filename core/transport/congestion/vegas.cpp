@@ -19,14 +19,22 @@ const OptionTable<VegasOptions>& VegasOptions::table() {
           {.unit = "packets", .doc = "with fewer of its own in queues, the window grows by one a round trip"})
         .add("vegas_beta", &O::beta,
              {.unit = "packets", .doc = "with more of its own in queues, the window shrinks by one a round trip"})
-        .add("vegas_gamma", &O::gamma, {.unit = "packets", .doc = "with more of its own in queues, slow start ends"});
+        .add("vegas_gamma", &O::gamma, {.unit = "packets", .doc = "with more of its own in queues, slow start ends"})
+        .add("vegas_as_linux", &O::as_linux, {.doc = "slow start doubles in every round trip, not in every other"});
     return t;
   }();
   return rows;
 }
 
-Vegas::Vegas(FlowLimits& limits, const VegasOptions& options, const FlowContext&) : Reno(limits), options_(options) {
-  if (options.alpha > options.beta) refuse_option("TcpOptions.vegas_alpha", "must not be above vegas_beta");
+void VegasOptions::check() const {
+  if (alpha > beta) refuse_option("TcpOptions.vegas_alpha", "must not be above vegas_beta");
+}
+
+Vegas::Vegas(FlowLimits& limits, const VegasOptions& options, const FlowContext&) : Reno(limits), options_(options) {}
+
+// Slow start.
+void Vegas::grow(const AckSample& s) {
+  if ((doubling_ || options_.as_linux) && s.cwnd_limited) slow_start(s.delivered);
 }
 
 void Vegas::begin_window(std::uint64_t sent_end) {
@@ -46,10 +54,14 @@ void Vegas::on_ack(const AckSample& s) {
   if (s.in_recovery) return Reno::on_ack(s);
   if (!began_) begin_window(s.sent_end);
   if (s.acked_end < window_end_) {
-    if (limits_.in_slow_start() && s.cwnd_limited) slow_start(s.delivered);
+    if (limits_.in_slow_start()) grow(s);
     return;
   }
-  if (samples_ < kMinSamples) {
+  if (limits_.in_slow_start() && !options_.as_linux && doubling_) {
+    grow(s);
+    doubling_ = false;  // and the next round trip is one of this window
+  } else if (samples_ < kMinSamples) {
+    doubling_ = true;
     Reno::on_ack(s);
   } else {
     adjust(s);
@@ -60,14 +72,15 @@ void Vegas::on_ack(const AckSample& s) {
 // Once per round trip.
 void Vegas::adjust(const AckSample& s) {
   const double cwnd = static_cast<double>(limits_.cwnd) / limits_.mss;
-  const double rtt = window_min_.seconds(), base = base_rtt_.seconds();
+  const bool of_last = limits_.in_slow_start() && !options_.as_linux && s.rtt != kNever;
+  const double rtt = (of_last ? s.rtt : window_min_).seconds(), base = base_rtt_.seconds();
   queued_ = cwnd * (rtt - base) / base;
   const double whole = std::floor(queued_);  // as Linux counts
   const std::uint64_t least = kMinWindow * limits_.mss;
   if (limits_.in_slow_start()) {
     if (whole <= options_.gamma) {
-      if (s.cwnd_limited) slow_start(s.delivered);
-      return;
+      doubling_ = true;
+      return grow(s);
     }
     const auto reached = static_cast<std::uint64_t>(cwnd * base / rtt * limits_.mss) + limits_.mss;
     limits_.cwnd = std::max(std::min(limits_.cwnd, reached), least);
@@ -83,6 +96,7 @@ void Vegas::adjust(const AckSample& s) {
 void Vegas::on_congestion(const CongestionEvent& e) {
   Reno::on_congestion(e);
   began_ = false;
+  doubling_ = true;
 }
 
 void Vegas::on_recovered(Picoseconds) { began_ = false; }
@@ -91,6 +105,7 @@ void Vegas::on_recovered(Picoseconds) { began_ = false; }
 void Vegas::on_restart(Picoseconds) {
   base_rtt_ = kNever;
   began_ = false;
+  doubling_ = true;
 }
 
 void Vegas::observe(Observer& out) const {

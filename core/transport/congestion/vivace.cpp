@@ -7,6 +7,7 @@
 namespace loomnet::congestion {
 namespace {
 constexpr double kGradientFilter = 0.01;  // smaller changes of the round trip are noise
+constexpr double kOneTime = 1e-9;         // spread of sending times beside their squares
 constexpr double kLeastPackets = 10;      // of an interval
 constexpr double kSlowest = 2;            // packets per round trip, as in the authors' module
 constexpr double kUsed = 0.8;             // of an interval's rate
@@ -21,8 +22,8 @@ const OptionTable<VivaceOptions>& VivaceOptions::table() {
     t.add("vivace_exponent", &O::exponent,
           {.doc = "t: power of the rate, in Mb/s, in the utility", .least = 0, .most = 1, .above = true})
         .add("vivace_latency", &O::latency,
-             {.doc = "b: weight of rate times change of the round trip per time", .least = 0})
-        .add("vivace_loss", &O::loss, {.doc = "c: weight of rate times share of bytes lost", .least = 0});
+             {.doc = "b: weight of rate times change of the round trip per time", .least = 0, .most = 1e9})
+        .add("vivace_loss", &O::loss, {.doc = "c: weight of rate times share of bytes lost", .least = 0, .most = 1e9});
     return t;
   }();
   return rows;
@@ -46,7 +47,8 @@ double MonitorInterval::loss() const {
 
 double MonitorInterval::gradient() const {
   const double spread = samples * sum_tt - sum_t * sum_t;
-  return spread <= 0 ? 0 : (samples * sum_t_rtt - sum_t * sum_rtt) / spread;
+  // Of packets that were all sent at one time it is a rounding error.
+  return spread <= kOneTime * samples * sum_tt ? 0 : (samples * sum_t_rtt - sum_t * sum_rtt) / spread;
 }
 
 bool MonitorInterval::used() const {
@@ -83,7 +85,7 @@ double VivaceSteps::next(double gradient, double rate) {
 // --- the control ---------------------------------------------------------------------------------
 
 Vivace::Vivace(FlowLimits& limits, const VivaceOptions& options, const FlowContext& flow)
-    : CongestionControl(limits, {.owns_window = true, .lazy = true}),
+    : CongestionControl(limits, {.owns_window = true, .lazy = true, .smooth = true}),
       options_(options),
       initial_window_(flow.initial_window),
       random_(flow.seed, flow.stream, kPurpose) {}

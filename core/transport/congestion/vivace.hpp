@@ -12,7 +12,9 @@
 // was sent whose ACK tells of them), an interval of few packets (here ten at least), a sender without
 // data (here such a pair of intervals says nothing), and a timeout (here it halves the rate). The
 // swing buffer is that of the authors' module for Linux: after a reversal the confidence amplifier
-// stays at its first step, for a decision more with each further reversal, two at most.
+// stays at its first step, for a decision more with each further reversal, two at most. Packets leave one
+// by one, as the authors' sender in user space paces them: where a round trip holds few of the bursts of
+// Linux, all packets of an interval would have left at one time, and their round trips have no slope.
 #pragma once
 
 #include <array>

@@ -366,10 +366,12 @@ TransportFigures MrcTransport::figures() const {
   return out;
 }
 
+std::uint64_t MrcTransport::acked(QpNumber qp, std::size_t) const { return sender(qp).delivered(); }
+
 void MrcTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   if (part > 0) throw std::out_of_range("mrc: a queue pair has one part");
   const Sender& s = sender(qp);
-  out.value("acked", static_cast<double>(s.delivered()));
+  out.value("acked", static_cast<double>(acked(qp, part)));
   out.value("in_flight", static_cast<double>(s.flight()));  // as the window counts, whose series is beside it
   out.value("srtt_ps", static_cast<double>((s.delay().base_rtt() + s.delay().average()).count));
   out.value("min_rtt_ps", static_cast<double>(s.delay().base_rtt().count));

@@ -37,6 +37,7 @@ class MrcTransport final : public Transport {
   void counters(std::vector<TransportCounter>& out) const override;
   TransportFigures figures() const override;
   void state(QpNumber qp, std::size_t part, Observer& out) const override;
+  std::uint64_t acked(QpNumber qp, std::size_t part) const override;
   void prepare(Upcoming call, PlanePort port) const override;
 
   std::uint64_t counter(Count c) const { return context_.counters.get(c); }

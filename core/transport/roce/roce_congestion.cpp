@@ -119,14 +119,19 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Rece
   watch_tick(qp);
 }
 
+// Whole packets.
+std::uint64_t RoceTransport::acked(QpNumber number, std::size_t part) const {
+  return connection(number).queue_pairs[part].requester.acked() * options_.payload_mtu;
+}
+
 void RoceTransport::state(QpNumber number, std::size_t part, Observer& out) const {
   const Connection& c = connection(number);
   if (part >= c.planes) throw std::out_of_range("roce: a connection has one part per plane");
   const QueuePair& qp = c.queue_pairs[part];
   const Requester& requester = qp.requester;
-  const auto bytes = [&](std::uint64_t packets) { return static_cast<double>(packets * options_.payload_mtu); };
-  out.value("acked", bytes(requester.acked()));
-  out.value("in_flight", bytes(requester.sent() - requester.acked()));
+  const std::uint64_t in_flight = (requester.sent() - requester.acked()) * options_.payload_mtu;
+  out.value("acked", static_cast<double>(acked(number, part)));
+  out.value("in_flight", static_cast<double>(in_flight));
   if (!qp.regulator) return;
   const Regulator& r = *qp.regulator;
   if (r.measures_rtt()) {

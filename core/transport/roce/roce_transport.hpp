@@ -50,6 +50,7 @@ class RoceTransport final : public Transport {
   TransportFigures figures() const override;
   std::size_t state_parts(QpNumber qp) const override;  // one per plane
   void state(QpNumber qp, std::size_t part, Observer& out) const override;
+  std::uint64_t acked(QpNumber qp, std::size_t part) const override;
   void prepare(Upcoming call, PlanePort port) const override;
 
   const RoceOptions& options() const { return options_; }

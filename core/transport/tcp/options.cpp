@@ -24,13 +24,13 @@ const OptionTable<TcpOptions>& TcpOptions::table() {
               .doc = "unacknowledged at most: tcp_wmem's maximum",
               .least = 1,
               .most = kMostBuffer,
-              .range = "2 MTU to 2^30 bytes"})
+              .range = "2 MTU to 1073725440 bytes, the largest window of RFC 7323"})
         .add("receive_buffer", &O::receive_buffer,
              {.unit = "bytes",
               .doc = "window offered: tcp_rmem's maximum",
               .least = 1,
               .most = kMostBuffer,
-              .range = "2 MTU to 2^30 bytes"})
+              .range = "2 MTU to 1073725440 bytes, the largest window of RFC 7323"})
         .add("rto_min_ps", &O::rto_min,
              {.unit = "ps", .doc = "least of the variance's part of the retransmission timeout"})
         .add("rto_max_ps", &O::rto_max, {.unit = "ps", .doc = "longest retransmission timeout"})
@@ -68,8 +68,8 @@ void TcpOptions::check() const {
   const auto refuse = [](const char* field, const char* what) {
     refuse_option(std::string("TcpOptions.") + field, what);
   };
-  if (send_buffer < 2 * mtu) refuse("send_buffer", "2 MTU to 2^30 bytes");
-  if (receive_buffer < 2 * mtu) refuse("receive_buffer", "2 MTU to 2^30 bytes");
+  if (send_buffer < 2 * mtu) refuse("send_buffer", "2 MTU to 1073725440 bytes, the largest window of RFC 7323");
+  if (receive_buffer < 2 * mtu) refuse("receive_buffer", "2 MTU to 1073725440 bytes, the largest window of RFC 7323");
   if (rto_min.count <= 0 || rto_max < rto_min) refuse("rto_min, rto_max", "0 < rto_min <= rto_max");
   if (rto_initial < rto_min || rto_initial > rto_max) refuse("rto_initial", "rto_min to rto_max");
 }

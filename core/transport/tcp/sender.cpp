@@ -88,6 +88,7 @@ Sender::Ready Sender::ready(Picoseconds now) {
 // segmentation offload (tcp_tso_autosize): a 1024th of a second, two segments at least, but one
 // below BBR's 1.2 Mb/s.
 std::uint64_t Sender::paced_burst() const {
+  if (control_->traits.smooth) return window_.mss;
   const std::uint64_t least = window_.pacing_rate < 1'200'000 ? 1 : 2;
   const std::uint64_t bytes =
       std::min<std::uint64_t>(static_cast<std::uint64_t>(window_.pacing_rate / 8 / 1024), 64 << 10);

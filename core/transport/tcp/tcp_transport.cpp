@@ -109,7 +109,7 @@ void TcpTransport::on_limits(QpNumber qp, std::size_t part, const LimitsSet& set
 void TcpTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   if (part > 0) throw std::out_of_range("tcp: a connection has one part");
   const Sender& s = sender(qp);
-  out.value("acked", static_cast<double>(s.acked()));
+  out.value("acked", static_cast<double>(acked(qp, part)));
   out.value("in_flight", static_cast<double>(s.board().in_flight()));
   out.value("srtt_ps", static_cast<double>(s.rtt().srtt().count));
   out.value("min_rtt_ps", s.rtt().known() ? static_cast<double>(s.rtt().min().count) : 0);

@@ -48,6 +48,7 @@ class TcpTransport final : public Transport {
 
   TransportFigures figures() const override;
   void state(QpNumber qp, std::size_t part, Observer& out) const override;
+  std::uint64_t acked(QpNumber qp, std::size_t) const override { return sender(qp).acked(); }
 
   const TcpOptions& options() const { return options_; }
   // The sending half of a queue pair, for tests and controllers. Throws std::out_of_range.

@@ -55,6 +55,7 @@ __all__: list[str] = [
     "aggregate_policies",
     "assign_circuits",
     "astraea",
+    "astraea_forget",
     "astraea_policy",
     "check_switch_program",
     "circuit_map",
@@ -1038,6 +1039,11 @@ class FlowProbe:
 
 class FlowTraffic:
     def __init__(self, network: Network, payload: bool, job: int = 0) -> None: ...
+    def acked_before(self, number: int, part: int) -> int:
+        """
+        Bytes that were acknowledged to a part of a flow's queue pair when the flow of this number began, which is under way.
+        """
+
     def add(
         self,
         *,
@@ -2109,6 +2115,11 @@ def assign_circuits(
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """
     Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.
+    """
+
+def astraea_forget(name: str) -> None:
+    """
+    Gives the memory of a policy back once no flow follows it; astraea_policy() takes it in again.
     """
 
 def astraea_policy(file: bytes) -> str:

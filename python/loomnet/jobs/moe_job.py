@@ -25,7 +25,6 @@ from loomnet.jobs.options import ExpertOptions, TransportName
 
 GPUS = 8  # of a server
 DEFAULT_CIRCUITS = CircuitControl()
-_FULL_ROW = 32768  # tokens of a row of the published matrix
 Degree = Annotated[int, Field(ge=1, le=1 << 15, strict=True)]
 
 

@@ -20,7 +20,3 @@ PORT_STATES = ("normal", "force_blocked", "powered_off")
 MODES = ("update", "safe", "overwrite")
 CONNECTOR = "LC"  # a connector for two fibres: pin 1 is side A, pin 2 is side B
 FREQUENCY_THZ, TEMPERATURE_C, ACCURACY_DB = "228.85", "28", "0.10"
-
-# Values of SAI_OCS_PORT_ATTR_OVERRIDE_STATE and _OPER_STATUS.
-SAI_OVERRIDE = {"powered_off": 0, "normal": 1, "force_blocked": 2}
-SAI_STATUS = {"blocked": 0, "tuning": 1, "tuned": 2, "failed": 3}

@@ -24,7 +24,7 @@ KEYS = ("job", "flow", "source", "destination", "part")
 # Columns that rows of each transport have, NaN where a sender has no such value.
 COMMON = ("acked", "in_flight", "cwnd", "pacing_bps", "srtt_ps", "min_rtt_ps")
 NO_FLOW = -1
-# Least and most of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
+# Least and bound of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
 WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes", Size)
 RATES = (1.0, 9.2e18, "a rate of 1 bit/s to 9.2e18, nor 0: not paced", Rate)
 Limit = float | str | Size | Rate
@@ -49,6 +49,7 @@ class SenderRows:
         self._shown: dict[int, np.ndarray] = {}  # senders of the rows last given, by controller
         self._dtype = np.dtype([(name, np.int64) for name in KEYS])
         self._keys = np.empty(0, self._dtype)
+        self._before = np.empty(0)  # of each row: what had been acknowledged when its flow began
 
     def _expect(self) -> None:
         """Rows have what the flows of jobs that begin at once will show, before any has begun."""
@@ -80,6 +81,7 @@ class SenderRows:
             found[name] = self._keys[name]
         for name, column in zip(self._probe.names, self._clock.probe(self._probe).T, strict=True):
             found[name] = column
+        found["acked"] -= self._before
         shown = self._senders
         if (other := found["flow"] == NO_FLOW).any():
             sent = np.zeros(len(found), bool)
@@ -176,10 +178,21 @@ class SenderRows:
         self._dtype = np.dtype([*keys, *((name, np.float64) for name in self._names)])
         rows = probe.rows()
         self._keys = np.array([(*sending[at][:4], part) for at, part in rows], keys)
+        # A queue pair carries a flow of each round, one after another.
+        self._before = np.array([self._acked_before(sending[at], part) for at, part in rows])
         self._senders = np.array([(*sending[at][4:], part) for at, part in rows], np.int64).reshape(
             -1, 3
         )
         return probe
+
+    def _acked_before(self, row: tuple[Any, ...], part: int) -> int:
+        """Bytes that the row's queue pair had sent when its flow began."""
+        job, flow, *_ = row
+        if flow == NO_FLOW:
+            return 0
+        play = self._plays[job]
+        assert isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic)
+        return play.traffic.core.acked_before(flow, part)
 
 
 def _limits(
@@ -205,7 +218,7 @@ def _limits(
             f"{where}: {quoted(given)} is not a number or a {quantity.kind}, nor one for each "
             f"of {count} rows"
         ) from None
-    wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits <= most)))
+    wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits < most)))
     if wrong.any():
         raise UsageError(f"{where}: {limits[wrong][0]:g} is not {what}; NaN leaves it as it is")
     return limits

@@ -111,7 +111,6 @@ class FlowTraffic(CoreTraffic):
         self._jitter_ps, self._most_rounds = jitter_ps, rounds
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
-        self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
         self._bytes = 0  # of a round
         self._ended = 0  # flows that ended_senders() has told of
         stop_ps = stop_at(asked, start_ps)
@@ -285,7 +284,7 @@ class FlowTraffic(CoreTraffic):
             state = network.transport_state(*self._sends[flow], transport=carrier.model)
             acked, srtt, least = (int(state[name]) for name in ("acked", "srtt_ps", "min_rtt_ps"))
             cwnd = int(state.get("cwnd", 0))
-            found[number] = (acked - self._before.setdefault(number, acked), cwnd, srtt, least)
+            found[number] = (acked - self.core.acked_before(number, 0), cwnd, srtt, least)
         return found
 
 

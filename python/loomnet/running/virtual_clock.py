@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import loomnet._core as _core
@@ -173,15 +174,19 @@ class VirtualClock:
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
+        return self._traffic_start_ps
+
+    @cached_property
+    def _traffic_start_ps(self) -> int:
         # Jobs whose `start` is the same begin together, whichever transport takes longest to get
         # ready.
         plan = self.request.plan
-        beside = [
-            self.engine.carrier(each.job) or transport(each.job.transport)
+        carriers = {
+            each.job.transport: self.engine.carrier(each.job) or transport(each.job.transport)
             for each in self.request.jobs
             if not isinstance(each.job, TorchJob)
-        ]
-        return max(each.start_ps(plan) for each in (play.carrier, *beside))
+        }
+        return max(each.start_ps(plan) for each in carriers.values())
 
     def traffic_state(self, traffic: Traffic, since: int) -> tuple[list[tuple[int, int]], bool]:
         traffic.check()

@@ -320,6 +320,10 @@ TEST(Teacher, KeepsItsTargetInTheQueue) {
   EXPECT_EQ(teach(100, 90'000), -1);
   // A share of 1280 packets on the path is 16 times 80, so the target is 4 times 4.
   EXPECT_EQ(teach(1'296, 30'000 * 1'296 / 1'280.0), 0);
+  // The same rate on four times the path keeps the same queue.
+  const double long_us = 120'000 * 5'136 / 5'120.0;
+  const Measured longer{.avg_thr_Bps = 1e6, .avg_urtt_us = long_us, .cwnd = 5'136};
+  EXPECT_EQ(teacher_action(longer, {1e6, 120'000}, 30'000, kAlpha), 0);
   EXPECT_EQ(teach(100, 30'000, 0.03), -1) << "above 2 % of loss";
   EXPECT_GT(teach(100, 30'000, 0.01), 0);
   EXPECT_EQ(teach(100, 0), 0) << "no sample";

@@ -13,6 +13,7 @@ constexpr std::uint32_t kMss = 1000;
 
 // Round trips of a sender that is always busy, an ACK for each segment.
 struct Path {
+  explicit Path(bool as_linux = false) : options{.as_linux = as_linux} {}
   FlowLimits w{.mss = kMss, .cwnd = 20 * kMss, .ssthresh = 10 * kMss};
   VegasOptions options;
   Vegas vegas{w, options, {}};
@@ -57,8 +58,26 @@ TEST(Vegas, KeepsBetweenAlphaAndBetaPacketsQueued) {
   EXPECT_EQ(path.segments(), kept - 1);
 }
 
-TEST(Vegas, SlowStartDoublesUntilAPacketIsQueuedAndEndsAtTheMeasuredRate) {
+// SIGCOMM 1994, section 3.3: in every other round trip, and those between compare.
+TEST(Vegas, SlowStartDoublesInEveryOtherRoundTrip) {
   Path path;
+  path.w.ssthresh = kNoLimit;
+  path.ack(milliseconds(100));
+  path.round(milliseconds(100));
+  double before = path.segments();
+  path.round(milliseconds(100));
+  EXPECT_EQ(path.segments(), before + 1) << "held, until the last ACK compared";
+  before = path.segments();
+  path.round(milliseconds(100));
+  EXPECT_NEAR(path.segments(), 2 * before, 1);
+  before = path.segments();
+  path.round(milliseconds(125));
+  EXPECT_FALSE(path.w.in_slow_start());
+  EXPECT_NEAR(path.segments(), before / 1.25 + 1, 1);
+}
+
+TEST(Vegas, AsLinuxItDoublesInEveryRoundTripUntilAPacketIsQueued) {
+  Path path(true);
   path.w.ssthresh = kNoLimit;
   path.ack(milliseconds(100));
   path.round(milliseconds(100));
@@ -105,8 +124,8 @@ TEST(Vegas, APauseForgetsTheLeastRoundTrip) {
 }
 
 TEST(Vegas, RefusesAlphaAboveBeta) {
-  FlowLimits w{.mss = kMss, .cwnd = 10 * kMss};
-  EXPECT_THROW(Vegas(w, {.alpha = 5, .beta = 4}, {}), std::invalid_argument);
+  const VegasOptions options{.alpha = 5, .beta = 4};
+  EXPECT_THROW(options.check(), std::invalid_argument);
 }
 
 }  // namespace

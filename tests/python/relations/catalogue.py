@@ -8,5 +8,6 @@ from . import patching as patching
 from . import rounds as rounds
 from . import sameness as sameness
 from . import scaling as scaling
+from . import stepping as stepping
 from . import sums as sums
 from . import watching as watching

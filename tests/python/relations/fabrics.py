@@ -45,6 +45,11 @@ def build(calls: Calls) -> ln.Fabric:
     return fabric
 
 
+def far(calls: Calls, draw: Draw) -> Calls:
+    """The same with links of a continent, at which TCP begins later than MRC and RoCE do."""
+    return (*calls, draft("override", "*--*", delay=ln.Time(draw.choice(("1 ms", "3 ms")))))
+
+
 def a_fabric(
     draw: Draw,
     kinds: Sequence[str] = KINDS,

@@ -111,7 +111,10 @@ def _flows(draw: Draw, common: dict[str, Any]) -> Draft:
         pairs["pairs"] = tuple(
             tuple(draw.sample(range(ranks), 2)) for _ in range(draw.randint(1, 4))
         )
-    return draft("Flows", sizes, count=count, **arrivals, **pairs, **common)
+    lasts = {}
+    if sometimes(draw, 0.25):
+        lasts["lifetimes"] = tuple(a_time(draw, 1e6, 1e9) for _ in range(count))
+    return draft("Flows", sizes, count=count, **arrivals, **pairs, **lasts, **common)
 
 
 def experts(draw: Draw, transport: str, servers: int) -> Draft:

@@ -87,6 +87,21 @@ def switches_make_no_packets(trial: Trial) -> Found:
     ]
 
 
+@relation(Wants(kinds=jobs.ALL, least_more=1, more=2, faults=()))
+def jobs_begin_as_asked(trial: Trial) -> Found:
+    """A job begins its start= behind one time, which is the same of all jobs, whatever carries
+    them: transports get ready in unlike times where links are long."""
+    trial.world = trial.world.but(fabric=fabrics.far(trial.world.fabric, trial.draw))
+    begins = {
+        part.job_name: part.data.time_zero_ps - job.get("start", ln.Time("0 s")).count
+        for part, job in zip(trial.base.parts, trial.world.jobs, strict=True)
+        if part.data.time_zero_ps is not None
+    }
+    return (
+        [f"without their start= the jobs begin at {begins}"] if len({*begins.values()}) > 1 else []
+    )
+
+
 @relation(ANY)
 def times_in_order(trial: Trial) -> Found:
     """Rounds follow one another, a flow arrives after it has begun and before it has ended, and a

@@ -68,7 +68,7 @@ _STALL = re.compile(
 )
 
 
-def _looks(trial: Trial) -> ln.Time:
+def looks(trial: Trial) -> ln.Time:
     """A time between two looks, of which a run has some dozens."""
     most = max(part.data.end_ps for part in trial.base.parts)
     return a_time(trial.draw, max(most / 100, 1e3), max(most / 5, 1e5))
@@ -97,7 +97,7 @@ def repeats(trial: Trial) -> Found:
 def watched(trial: Trial) -> Found:
     """A controller that only looks changes nothing but the words for a stall: as long as it looks,
     something is left to happen."""
-    watcher = draft("controller", "relations_watcher", every=_looks(trial))
+    watcher = draft("controller", "relations_watcher", every=looks(trial))
     other = facts(trial.run(trial.world, controllers=[watcher]))
     return differences(_stalls_alike(trial.facts), _stalls_alike(other))
 
@@ -113,20 +113,20 @@ def _stalls_alike(found: Mapping[FactPath, Any]) -> dict[FactPath, Any]:
 def sampled(trial: Trial) -> Found:
     """Samples of queues, of the use of links and of senders change nothing."""
     port = trial.draw.choice(fabrics.build(trial.world.fabric).half_names())
-    return _same(trial, sample=_looks(trial), queues=[port], links=[port], observe=["*"])
+    return _same(trial, sample=looks(trial), queues=[port], links=[port], observe=["*"])
 
 
 @relation(Wants(kinds=jobs.EVERY))
 def snapshotted(trial: Trial) -> Found:
     """Snapshots of switch programs change nothing."""
-    every = _looks(trial).count
+    every = looks(trial).count
     return _same(trial, snapshots=[ln.Time.of(every * number) for number in range(1, 9)])
 
 
 @relation(Wants(kinds=jobs.SUMS, transports=("mrc", "roce")))
 def slots_counted(trial: Trial) -> Found:
     """Counting which job holds which slots of switches changes nothing but its own figures."""
-    other = facts(trial.run(trial.world, pools=_looks(trial)))
+    other = facts(trial.run(trial.world, pools=looks(trial)))
     return differences(
         trial.facts, other, lambda path: path[1] == "figure" and path[2].startswith("slots_")
     )
@@ -161,46 +161,13 @@ def stated_as_it_is(trial: Trial) -> Found:
     """A controller that says of every link that it is as the fabric has it changes nothing."""
     if trial.world.faults:
         trial.world = trial.world.but(faults=())
-    stater = draft("controller", "relations_stater", every=_looks(trial))
+    stater = draft("controller", "relations_stater", every=looks(trial))
     return _same(trial, controllers=[stater])
 
 
 @relation(Wants(kinds=jobs.EVERY))
 def limits_stated_as_they_are(trial: Trial) -> Found:
     """A controller that sets windows and rates of senders to what they are changes nothing."""
-    limiter = draft("controller", "relations_limiter", every=_looks(trial))
+    limiter = draft("controller", "relations_limiter", every=looks(trial))
     other = facts(trial.run(trial.world, controllers=[limiter]))
     return differences(_stalls_alike(trial.facts), _stalls_alike(other))
-
-
-@relation(Wants(kinds=("Flows", "Permutation", "Incast"), more=0))
-def stepped(trial: Trial) -> Found:
-    """Stepped by hand, and begun anew, the flows are those of the run to the picosecond."""
-    world, step = trial.world, _looks(trial)
-    options = {name: value for name, value in world.options.items() if name != "controllers"}
-    if len(options) < len(world.options):
-        raise Unfit("nobody steps a world beside a controller")
-    with tempfile.TemporaryDirectory(prefix="loomnet-relation-") as folder:
-        made = ln.World(
-            fabrics.build(world.fabric),
-            [job.make(ln, Path(folder)) for job in world.jobs],
-            world.seed,
-            faults=[fault.make(ln) for fault in world.faults],
-            **options,
-        )
-    seen = []
-    for _ in range(2):
-        made.reset()
-        made.step(step)
-        if seen:
-            made.step(ln.Time.of(max(part.data.end_ps for part in trial.base.parts) + step.count))
-        while not made.done:  # a destination hears of the end one link's delay after it
-            made.step(made.now + step)
-        seen.append([flows.columns.tolist() for flows in made.flows])
-    run_of = [part.data.flows.columns.tolist() for part in trial.base.parts]
-    return [
-        f"{what}: {a} for {b}"
-        for what, found in zip(("stepped", "anew"), seen, strict=True)
-        for a, b in zip(found, run_of, strict=True)
-        if a != b
-    ]

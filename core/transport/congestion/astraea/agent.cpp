@@ -33,7 +33,7 @@ void Agent::judge_start(const RttSamples& rtts, bool lost, std::uint32_t cwnd) {
   }
   bool over = lost || cwnd >= options_.cwnd_max;
   if (start_.count >= kStartSamples) {
-    const double rise = std::clamp(start_least_us_ / 8, kLeastRise_us, kMostRise_us);
+    const double rise = std::clamp(start_least_us_ / 8, std::min(kLeastRise_us, start_least_us_ / 2), kMostRise_us);
     over = over || start_.mean_us() > start_least_us_ + rise;
     start_ = {};
   }

@@ -52,7 +52,8 @@ class Agent {
 
   // In mode start, at each wake-up: what was measured since the last one. The start-up ends at a loss, at
   // the largest window, or where the mean of 8 or more RTT samples is above the least one by an eighth of
-  // it, by 4 ms at least and 16 ms at most.
+  // it, by 4 ms at least and 16 ms at most; by half of it where that is less than 4 ms, since a queue that
+  // adds more would already have been full.
   void judge_start(const RttSamples& rtts, bool lost, std::uint32_t cwnd);
 
   // An interval has ended. `least_rtt_us`: the least RTT sample in it; 0: none. Returns whether the policy
@@ -61,6 +62,7 @@ class Agent {
   std::span<const float> input() const { return history_.input(); }
   const Measured& measured() const { return measured_; }
   const Range& range() const { return extremes_.range(); }
+  double start_least_us() const { return start_least_us_; }  // the least RTT of the start-up; 0: none
   double action() const { return action_; }
   double queue() const { return queue_packets(measured_, range()); }
 

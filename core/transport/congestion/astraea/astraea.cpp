@@ -9,6 +9,7 @@
 namespace loomnet::astraea {
 namespace {
 constexpr std::uint64_t kLeastThreshold = 10;  // packets
+constexpr double kShortPath_us = 8'000;
 constexpr double kStartPacing = 1.25;  // so that the start-up fills the window before a round trip is over
 }  // namespace
 
@@ -101,6 +102,7 @@ Measured Astraea::measure(Picoseconds now) const {
 void Astraea::end_interval(Picoseconds now) {
   const Measured m = measure(now);
   const double least = interval_.rtts.least_us;
+  const std::uint32_t most_out = std::max(interval_.most_out, packets_out_);
   interval_ = {.began = now, .lost_before = lost_total_};
   // While the window grows back after a timeout, actions are on the window that it grows to.
   const std::uint32_t window = after_timeout_ ? command_ : packets(limits_.cwnd);
@@ -120,12 +122,16 @@ void Astraea::end_interval(Picoseconds now) {
     policy_.trained->act(agent_.input(), {&a, 1});
     to = agent_.command(a, window);
   }
-  if (to == 0) return;
+  if (to == 0 || (to > window && !filled(window, most_out))) return;
   command_ = to;
   command_due_ = true;
 }
 
 // --- the window ----------------------------------------------------------------------------------
+
+// Whether the flow has used half of its window, as Linux asks in slow start: the window of a sender that has
+// little to send, or a small buffer, would grow without a bound and say nothing of the path.
+bool Astraea::filled(std::uint32_t window, std::uint32_t packets_out) { return window < 2 * packets_out; }
 
 void Astraea::take_window(std::uint64_t to) {
   if (to < limits_.cwnd) {
@@ -149,6 +155,7 @@ void Astraea::on_ack(const AckSample& s) {
   sent_then_ = limits_.sent;
   lost_total_ = s.lost_total;
   packets_out_ = s.packets_out;
+  interval_.most_out = std::max(interval_.most_out, packets_out_);
   retransmissions_out_ = s.retransmissions_out;
   srtt_ = s.srtt;
   if (after_timeout_) {
@@ -156,13 +163,25 @@ void Astraea::on_ack(const AckSample& s) {
   } else if (command_due_) {
     command_due_ = false;
     take_window(bytes(command_));
-  } else if (agent_.mode() == Agent::Mode::start && !lost_in_start_) {
-    lost_in_start_ = s.lost > 0;
-    if (!lost_in_start_ && (s.cwnd_limited || !s.app_limited)) {
+  } else if (agent_.mode() == Agent::Mode::start && !left_start_) {
+    lost_in_start_ = lost_in_start_ || s.lost > 0;  // on_congestion may have told of it
+    if (lost_in_start_) {
+      leave_start(s);
+    } else if (s.cwnd_limited || filled(packets(limits_.cwnd), s.packets_out)) {
       limits_.cwnd = std::max(limits_.cwnd, std::min(limits_.cwnd + s.acked, bytes(cwnd_max_)));
     }
   }
   pace();
+}
+
+// The window is kept, but on short paths: until the policy's first action it would overflow the queue for
+// many round trips, so it becomes what one round trip delivered.
+void Astraea::leave_start(const AckSample& s) {
+  left_start_ = true;
+  const double least_us = agent_.start_least_us() > 0 ? agent_.start_least_us() : start_rtts_.least_us;
+  if (least_us <= 0 || least_us >= kShortPath_us || s.rate_interval.count <= 0) return;
+  const auto path = static_cast<std::uint64_t>(s.rate() / 8 * least_us / 1e6);
+  take_window(std::min(limits_.cwnd, std::max(path, bytes(cwnd_min_))));
 }
 
 void Astraea::pace() {

@@ -53,6 +53,7 @@ class Astraea final : public CongestionControl {
     Picoseconds began{};
     double rate_sum_Bps = 0;
     std::uint64_t rates = 0, acks = 0;
+    std::uint32_t most_out = 0;  // packets in flight
     RttSamples rtts;
     std::uint64_t lost_before = 0;  // bytes lost since the flow began
   };
@@ -66,7 +67,9 @@ class Astraea final : public CongestionControl {
   Measured measure(Picoseconds now) const;
   void schedule(Picoseconds now);
   void take_window(std::uint64_t bytes);
+  void leave_start(const AckSample& s);
   void pace();
+  static bool filled(std::uint32_t window, std::uint32_t packets_out);
 
   const Picoseconds wake_;
   const Arithmetic arithmetic_;
@@ -78,7 +81,7 @@ class Astraea final : public CongestionControl {
   Interval interval_;
   RttSamples start_rtts_;        // since the last wake-up
   bool began_ = false;           // an interval is under way
-  bool lost_in_start_ = false;
+  bool lost_in_start_ = false, left_start_ = false;
   bool after_timeout_ = false;   // slow start up to the command
   bool command_due_ = false;     // at the next acknowledgement, as a kernel takes it
   std::uint32_t command_ = 0;    // packets

@@ -36,6 +36,8 @@ std::string add_policy(std::span<const std::uint8_t> file) {
   return name;
 }
 
+void forget_policy(const std::string& name) { all().erase(name); }
+
 NamedPolicy policy_named(const std::string& name) {
   if (name == "hold") return {Rule::hold, nullptr};
   if (name == "teacher") return {Rule::teacher, nullptr};

@@ -26,6 +26,8 @@ struct NamedPolicy {
 // Takes in a policy file and returns its name, which follows from the bytes alone. Throws
 // std::invalid_argument as Policy::parse() does.
 std::string add_policy(std::span<const std::uint8_t> file);
+// Flows that follow the policy keep it. Nothing happens where there is none of that name.
+void forget_policy(const std::string& name);
 // Throws std::invalid_argument where there is none of that name.
 NamedPolicy policy_named(const std::string& name);
 

@@ -7,6 +7,7 @@
 namespace loomnet::astraea {
 namespace {
 constexpr double kLeastTarget = 4;     // packets
+constexpr double kPath_us = 30'000;
 constexpr double kTargetShare = 0.05;  // of the packets on the path: 4 of 80
 constexpr double kGain = 0.5;          // of the distance, per round trip
 constexpr double kMostLoss = 0.02;
@@ -20,7 +21,8 @@ double teacher_action(const Measured& m, const Range& range, double interval_us,
   // The flow's share of the path in packets: what of its window is not in the queue.
   const double queue = queue_packets(m, range), path = m.cwnd - queue;
   const double share = kTargetShare * path;
-  const double target = std::max(kLeastTarget, std::sqrt(kLeastTarget * share));
+  const double at_30_ms = share * kPath_us / range.min_rtt_us;
+  const double target = std::max(kLeastTarget, std::sqrt(kLeastTarget * at_30_ms));
   const double empty = std::max(0.0, 1 - 2 * queue / target);  // 1: no queue, 0: half of the target
   const double distance = target - queue + empty * std::max(0.0, share - target);
   if (std::fabs(distance) < kStill) return 0;
