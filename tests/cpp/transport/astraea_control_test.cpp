@@ -274,6 +274,40 @@ TEST(AstraeaControl, EndsTheStartAtATimeoutAndGrowsBackToTheWindowOfThen) {
   EXPECT_EQ(flow.seen("mode"), 1);
 }
 
+// --- windows that nobody fills -------------------------------------------------------------------
+
+TEST(AstraeaControl, GrowsByAnActionOnlyWhereHalfOfTheWindowWasInFlight) {
+  const std::string up = constant_policy(5);  // tanh: 1
+  const OptionValues options = {{"policy", up}, {"startup", std::string("none")}};
+  for (const std::uint32_t out : {40u, 60u}) {
+    Flow flow(options);
+    flow.limits.cwnd = 100 * kMss;
+    flow.packets_out = out;
+    flow.go(milliseconds(1'040), milliseconds(30));
+    EXPECT_EQ(flow.window(), out == 60 ? 103u : 100u);
+  }
+}
+
+TEST(AstraeaControl, OnAShortPathTheStartUpLeavesWhatARoundTripDelivers) {
+  for (const std::int64_t rtt : {4, 30}) {
+    Flow flow({{"policy", std::string("hold")}});
+    flow.packets_out = 100'000;
+    flow.go(milliseconds(1'030), milliseconds(rtt));
+    const std::uint64_t before = flow.window();
+    ASSERT_GT(before, 30u);
+    flow.limits.cwnd = 4 * before * kMss;  // what overflowed the queue
+    AckSample s;
+    s.now = flow.now;
+    s.lost = s.lost_total = kMss;
+    s.rtt = s.srtt = s.rate_interval = milliseconds(2 * rtt);
+    s.rate_bytes = 20 * kMss;  // 10 packets in the least round trip
+    s.packets_out = 100;
+    flow.control->on_congestion({.kind = Congestion::loss, .now = flow.now});
+    flow.control->on_ack(s);
+    EXPECT_EQ(flow.window(), rtt == 4 ? 10 : 4 * before);
+  }
+}
+
 // --- drain ---------------------------------------------------------------------------------------
 
 TEST(AstraeaControl, HalvesItsWindowOnceBeforeTheLeastRoundTripIsForgotten) {

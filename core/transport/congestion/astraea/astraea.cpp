@@ -107,7 +107,8 @@ void Astraea::end_interval(Picoseconds now) {
   // While the window grows back after a timeout, actions are on the window that it grows to.
   const std::uint32_t window = after_timeout_ ? command_ : packets(limits_.cwnd);
   std::uint32_t to = 0;
-  if (!agent_.observe(m, least, now)) {
+  const bool acts = agent_.observe(m, least, now);
+  if (!acts) {
     to = agent_.command_without_policy(window, now);
   } else if (policy_.rule == Rule::teacher) {
     to = agent_.command(teacher_action(m, agent_.range(), interval_us_, alpha_), window);
@@ -122,7 +123,7 @@ void Astraea::end_interval(Picoseconds now) {
     policy_.trained->act(agent_.input(), {&a, 1});
     to = agent_.command(a, window);
   }
-  if (to == 0 || (to > window && !filled(window, most_out))) return;
+  if (to == 0 || (acts && to > window && !filled(window, most_out))) return;
   command_ = to;
   command_due_ = true;
 }
