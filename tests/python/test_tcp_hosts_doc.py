@@ -14,7 +14,7 @@ def test_the_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec("\n".join(re.findall(r"```python\n(.*?)```", DOCS, re.S)), names)
-    assert len(names["r"].flow_records) == 2
+    assert {*names["r"].jobs} == {"old", "new"}
 
 
 def test_its_table_has_the_controls_and_their_options():

@@ -81,6 +81,17 @@ def _name(value: str) -> str:
     return value
 
 
+def _control(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str):
+        return {"cc": value}
+    if value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        return None if value is None else dict(value)
+    raise UsageError(
+        f'cc={quoted(value)} is neither the name of a congestion control nor {{"cc": NAME}} with '
+        "its options"
+    )
+
+
 def _start(value: Time) -> Time:
     if value.count < 0:
         raise UsageError(f"{value} is before the run")
@@ -131,6 +142,8 @@ class Job(Spec):
     ranks, unless one of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
+    `cc`: the congestion control of the job's own senders, by its name or with its options, as
+    {"cc": "vegas", "vegas_alpha": 3}; None: that of the run, `tcp={"cc": …}`.
     `allreduce`: who sums in all-reduces: the ranks, round a "ring", or a system by its name: with
     "ina" the switches that run the program "aggregate". Systems have options of their own, which
     any job takes by name and `option()` reads: with "ina" `server`, the host of its parameter
@@ -156,6 +169,9 @@ class Job(Spec):
     )
     allreduce: Annotated[StrictStr, AfterValidator(allreduce_name)] = Field(
         default=RING, repr=False
+    )
+    cc: Annotated[dict[str, Any] | None, BeforeValidator(_control)] = given(
+        default=None, converter=_control
     )
     queue_pairs: Any = Field(default=None, repr=False)
     _own: dict[str, Any] = PrivateAttr(default_factory=dict)  # options of systems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from loomnet.base.system_options import SystemOptions
@@ -22,6 +22,7 @@ class NamedOptions(SystemOptions, total=False):
     alone: bool
     stall_timeout: Time | str | None
     allreduce: str
+    cc: str | Mapping[str, Any] | None
 
 
 class JobOptions(NamedOptions, total=False):

@@ -38,6 +38,7 @@ from loomnet.running.request import RunRequest
 from loomnet.running.traffic import CollectiveTraffic, FlowTraffic
 from loomnet.running.traffic_contract import Traffic
 from loomnet.running.traffic_play import TrafficPlay
+from loomnet.systems.controls import by_host
 from loomnet.systems.registry import notes_of, transport
 from loomnet.systems.transport import START_RTTS
 
@@ -75,6 +76,7 @@ class LiveClock:
             [asked.job for asked in request.jobs],
             live=True,
             options=request.options,
+            of_hosts=by_host(request.jobs, request.options),
             seed=request.seed,
             parts=request.parts,
             dilation=request.dilation,

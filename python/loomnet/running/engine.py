@@ -78,6 +78,7 @@ class Engine:
         *,
         live: bool = False,
         options: Mapping[str, Any] | None = None,
+        of_hosts: Mapping[int, Mapping[str, Mapping[str, Any]]] | None = None,
         bin_ps: int = 10**9,
         seed: int | None = None,
         parts: Sequence[RunPart] = (),
@@ -94,10 +95,13 @@ class Engine:
         }
         self.transports = tuple(carriers.values())
         self._given = given = options or {}
-        self._options = {
-            name: (each.live_options(dilation) if live else {}) | given.get(name, {})
-            for name, each in carriers.items()
+        self._defaults = {
+            name: each.live_options(dilation) if live else {} for name, each in carriers.items()
         }
+        self._options = {
+            name: {**defaults, **given.get(name, {})} for name, defaults in self._defaults.items()
+        }
+        self._of_hosts = of_hosts or {}  # tables of options of hosts that have their own
         self.seed = plan.seed if seed is None else seed
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
@@ -235,12 +239,17 @@ class Engine:
         if (rates := made.get(("rates", host))) is None:
             rates = made["rates", host] = list(self.plan.port_rates(self.plan.hosts[host]))
         for each in self.transports:
-            chosen = each.engine_options(self._options[each.name], self.plan, rates)
+            table = self._table_of(each, host)
+            chosen = each.engine_options(table, self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)
             if self.fluid is not None:  # takes its place, once its options have been checked
                 set_fluid_transport(
                     self.fluid, self._node[host], each, self._options[each.name], self.plan
                 )
+
+    def _table_of(self, carrier: Transport, host: int) -> dict[str, Any]:
+        own = self._of_hosts.get(host, {}).get(carrier.model)
+        return self._options[carrier.name] if own is None else {**self._defaults[carrier.name], **own}
 
     def transport_notes(self) -> Notes:
         """Notes of a run that is over: first what has no effect of the file or graph that the
@@ -255,7 +264,10 @@ class Engine:
         if self.fluid is not None:
             return found | fluid_notes(self.fluid)
         for each in self.transports:
-            found |= each.notes(self, self._options[each.name])
+            tables = [self._options[each.name]]
+            tables += [self._table_of(each, host) for host in self._of_hosts]
+            for table in {repr(table): table for table in tables}.values():
+                found |= each.notes(self, table)
         return found
 
     # --- switches ---------------------------------------------------------------------------------

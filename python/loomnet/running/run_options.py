@@ -12,6 +12,7 @@ from loomnet.base.names import did_you_mean, nearest, one_slip, quoted
 from loomnet.base.units import Time
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
+from loomnet.systems.controls import check_job_control, options_of_job
 from loomnet.systems.registry import carriers_of, option_tables, transport
 
 # What a request may carry for the engine beside a transport's own options: whether traffic models
@@ -71,6 +72,11 @@ def check_options(options: Mapping[str, Any], jobs: Sequence[Job], *, live: bool
             Time.given("run: jitter", value)
         if name in option_tables():
             _check_names(name, value, used=name in asked, live=live)
+    for job in jobs:
+        if job.cc is not None:
+            check_job_control(job, options, live=live)
+            table = transport(job.transport).model
+            _check_names(table, options_of_job(job, options), used=True, live=live)
 
 
 def _check_names(table: str, given: Any, *, used: bool, live: bool) -> None:
@@ -158,10 +164,16 @@ def model_notes(jobs: Iterable[Job], options: Mapping[str, Any], plan: Plan) -> 
     """What the report's fidelity says of the models that carry these jobs on the virtual clock.
     Raises UsageError for an option that a model does not take."""
     notes: dict[str, str] = {}
+    jobs = list(jobs)
     for asked in carriers_of(jobs):
         chosen = options.get(asked.model, {})
         transport(asked.model).check_options(chosen)
         notes |= asked.describe_model(chosen, plan)
+    for job in jobs:
+        if job.cc is not None:
+            carrier = transport(job.transport)
+            for name, text in carrier.describe_model(options_of_job(job, options), plan).items():
+                notes[f"{name} of {job.name or type(job).__name__}"] = text
     if plan.pfc:
         notes["pfc"] = "on: switch ports are lossless"
     return notes

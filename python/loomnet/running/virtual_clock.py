@@ -29,6 +29,7 @@ from loomnet.running.run_options import check_options, model_notes
 from loomnet.running.traffic import FlowTraffic
 from loomnet.running.traffic_contract import Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
+from loomnet.systems.controls import by_host
 from loomnet.systems.registry import notes_of, transport
 from loomnet.systems.transport import Notes
 
@@ -98,6 +99,7 @@ class VirtualClock:
             jobs,
             seed=request.seed,
             options=request.options,
+            of_hosts=by_host(request.jobs, request.options),
             parts=request.parts,
             fluid=request.fluid,
             bin_ps=max(plan.base_rtt_ps // 10, 10**6),

@@ -41,7 +41,7 @@ __all__ = [
 
 _PLAIN = Program()
 
-_OTHERS = ("given", "registry", "servers", "system", "transport")
+_OTHERS = ("controls", "given", "registry", "servers", "system", "transport")
 
 
 @functools.cache

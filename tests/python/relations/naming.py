@@ -158,6 +158,26 @@ def defaults_spelled_out(trial: Trial) -> Found:
     )
 
 
+@relation(Wants(kinds=jobs.ALL))
+def controls_said_by_jobs(trial: Trial) -> Found:
+    """A congestion control that each job says for itself is that of the run, but where links mark by
+    it."""
+    options, said = dict(trial.world.options), {}
+    for name in trial.world.transports():
+        table = dict(options.get(name, {}))
+        if (cc := table.pop("cc", None)) in (None, "dctcp_like"):
+            continue
+        options[name], said[name] = table, cc
+    if not said:
+        raise Unfit("no control is given")
+
+    def told(job: Draft) -> Draft:
+        cc = said.get(job.get("transport"))
+        return job if cc is None else job.change(cc=cc)
+
+    return _same(trial, trial.world.but(options=options).with_jobs(told))
+
+
 @relation(Wants(kinds=jobs.EVERY))
 def never_stalls(trial: Trial) -> Found:
     """A job that finishes does so without a stall_timeout, and with a stop= far behind its end."""

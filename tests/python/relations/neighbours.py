@@ -115,7 +115,21 @@ def job_beside(trial: Trial) -> Found:
     return _beside(trial, trial.world.jobs[0].get("transport"))
 
 
-def _beside(trial: Trial, transport: str) -> Found:
+@relation(
+    Wants(
+        kinds=jobs.KINDS,
+        transports=("tcp",),
+        more=0,
+        fabrics=("two_tier", "three_tier", "irregular"),
+        faults=HARMLESS,
+    )
+)
+def job_of_another_control_beside(trial: Trial) -> Found:
+    """As job_beside, where the neighbour has a congestion control of its own."""
+    return _beside(trial, "tcp", cc=trial.draw.choice(("vegas", "copa", "reno", "bbr")))
+
+
+def _beside(trial: Trial, transport: str, **values: Any) -> Found:
     [job] = trial.world.jobs
     made = fabrics.build(trial.world.fabric)
     homes: dict[frozenset[str], list[str]] = {}
@@ -134,7 +148,7 @@ def _beside(trial: Trial, transport: str) -> Found:
     )
     beside = jobs.a_job(
         trial.draw, trial.draw.choice(jobs.COLLECTIVES), transport, len(other)
-    ).change(name="beside", hosts=tuple(other), ranks=len(other))
+    ).change(name="beside", hosts=tuple(other), ranks=len(other), **values)
     world = trial.world.but(jobs=(own.change(name=None),))
     try:
         alone = trial.run(world)
