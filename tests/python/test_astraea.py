@@ -234,7 +234,8 @@ def test_three_flows_share_by_the_teachers_rule_and_do_not_where_windows_are_hel
 
 
 def test_on_a_short_path_the_start_up_ends_with_what_one_round_trip_delivers():
-    """With a window of many round trips' packets half of all were lost until the first decisions."""
+    """With a window of many round trips half of all packets were lost until the policy's first
+    action."""
     fabric = ln.dumbbell(left=1, right=1, rate="4 Gb/s", bottleneck="1 Gb/s", delay="0.5 ms")
     fabric.override("p0.leaf0->p0.leaf1", data_limit="375 kB")
     job = ln.Flows("25 MB", pairs=[(0, 1)], transport="tcp")

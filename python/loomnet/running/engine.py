@@ -249,7 +249,9 @@ class Engine:
 
     def _table_of(self, carrier: Transport, host: int) -> dict[str, Any]:
         own = self._of_hosts.get(host, {}).get(carrier.model)
-        return self._options[carrier.name] if own is None else {**self._defaults[carrier.name], **own}
+        return (
+            self._options[carrier.name] if own is None else {**self._defaults[carrier.name], **own}
+        )
 
     def transport_notes(self) -> Notes:
         """Notes of a run that is over: first what has no effect of the file or graph that the

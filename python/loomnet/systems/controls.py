@@ -1,4 +1,4 @@
-"""Congestion controls of jobs: a job's `cc=` in the place of what the run says for its transport."""
+"""Congestion controls of jobs: a job's `cc=` in the place of what its run says."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ def check_job_control(job: Job, options: Options, *, live: bool) -> None:
         return
     where, carrier = f"{type(job).__name__}.cc", transport(job.transport)
     if carrier.control_option is None:
-        raise UsageError(f"{where}: transport {carrier.name} has no choice of control; leave it out")
+        raise UsageError(
+            f"{where}: transport {carrier.name} has no choice of control; leave it out"
+        )
     if live and carrier.by_kernel:
         raise UsageError(
-            f'{where}: live, all sockets of a run have one control; give {carrier.model}={{"cc": …}}'
+            f"{where}: live, all sockets of a run have one control; "
+            f'give {carrier.model}={{"cc": …}}'
         )
     chosen = job.cc.get("cc", options.get(carrier.model, {}).get(carrier.control_option))
     known = _options_of(chosen)
@@ -56,8 +59,8 @@ def check_job_control(job: Job, options: Options, *, live: bool) -> None:
     marks = carrier.link_defaults(of_run, switches_pause=not live)
     if carrier.link_defaults(options_of_job(job, options), switches_pause=not live) != marks:
         raise UsageError(
-            f"{where}: links mark for this control by other thresholds than for the run's, and have "
-            f'one kind for each transport; give {carrier.model}={{"cc": …}} for the whole run'
+            f"{where}: links mark for this control by other thresholds than for the run's, and "
+            f'have one kind for each transport; give {carrier.model}={{"cc": …}} for the whole run'
         )
 
 

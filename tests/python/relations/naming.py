@@ -160,8 +160,8 @@ def defaults_spelled_out(trial: Trial) -> Found:
 
 @relation(Wants(kinds=jobs.ALL))
 def controls_said_by_jobs(trial: Trial) -> Found:
-    """A congestion control that each job says for itself is that of the run, but where links mark by
-    it."""
+    """A congestion control that each job says for itself is that of the run, but where links mark
+    by it."""
     options, said = dict(trial.world.options), {}
     for name in trial.world.transports():
         table = dict(options.get(name, {}))

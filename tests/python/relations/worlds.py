@@ -372,6 +372,8 @@ _OF_TRANSPORT: dict[str, tuple[dict[str, Any], ...]] = {
         {"cc": "vegas"},
         {"cc": "copa"},
         {"cc": "vivace"},
+        {"cc": "astraea"},
+        {"cc": "held"},
         {"mtu": 1500},
         {"mtu": 9000},
         {"initial_window": 2},
