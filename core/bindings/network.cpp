@@ -112,7 +112,7 @@ void set_senders(Network& network, const Numbers<std::int64_t>& rows, const std:
     const std::int64_t* row = rows.data() + 3 * i;
     LimitsSet set;
     if (cwnd && std::isfinite(cwnd->data()[i])) {
-      if (!(cwnd->data()[i] >= 0 && cwnd->data()[i] < 9e15)) {
+      if (!(cwnd->data()[i] >= 0 && cwnd->data()[i] <= 9e15)) {
         throw py::value_error("set_limits: a window of 0 to 9e15 bytes");
       }
       set.cwnd = static_cast<std::uint64_t>(cwnd->data()[i]);

@@ -24,7 +24,7 @@ KEYS = ("job", "flow", "source", "destination", "part")
 # Columns that rows of each transport have, NaN where a sender has no such value.
 COMMON = ("acked", "in_flight", "cwnd", "pacing_bps", "srtt_ps", "min_rtt_ps")
 NO_FLOW = -1
-# Least and bound of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
+# Least and most of what can be set beside 0, as core/bindings/network.cpp has them, and in words.
 WINDOWS = (0.0, 9e15, "a window of 0 to 9e15 bytes", Size)
 RATES = (1.0, 9.2e18, "a rate of 1 bit/s to 9.2e18, nor 0: not paced", Rate)
 Limit = float | str | Size | Rate
@@ -218,7 +218,7 @@ def _limits(
             f"{where}: {quoted(given)} is not a number or a {quantity.kind}, nor one for each "
             f"of {count} rows"
         ) from None
-    wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits < most)))
+    wrong = ~(np.isnan(limits) | (limits == 0) | ((limits >= least) & (limits <= most)))
     if wrong.any():
         raise UsageError(f"{where}: {limits[wrong][0]:g} is not {what}; NaN leaves it as it is")
     return limits
