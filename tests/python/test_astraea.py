@@ -164,6 +164,26 @@ def test_a_policy_says_what_is_wrong_with_it():
         a_policy().act_int16(np.zeros((2, 55)))
 
 
+def test_a_policy_that_is_forgotten_is_unknown_until_it_is_taken_in_again():
+    file = a_policy(7).to_bytes()
+    name = _core.astraea_policy(file)
+    world = ln.World(dumbbell(1), stairs(1, 1, 2), tcp=tcp(policy=name))
+    world.reset()
+    _core.astraea_forget(name)
+    assert len(world.step("500 ms")), "a flow that follows it keeps it"
+    with pytest.raises(ln.UsageError, match="no policy"):
+        ln.World(dumbbell(1), stairs(1, 1, 2), tcp=tcp(policy=name)).reset()
+    _core.astraea_forget(name)
+    assert _core.astraea_policy(file) == name
+    ln.World(dumbbell(1), stairs(1, 1, 2), tcp=tcp(policy=name)).reset()
+
+
+@pytest.mark.parametrize("alpha", [-5.0, 0.0, 0.6, float("nan")])
+def test_an_alpha_without_a_meaning_is_refused(alpha):
+    with pytest.raises(ValueError, match="alpha must be above 0"):
+        astraea.map_action(10, 1, alpha)
+
+
 # --- runs -----------------------------------------------------------------------------------------
 def dumbbell(flows=3):
     """100 Mb/s, 30 ms without a queue, a queue of one bandwidth-delay product."""

@@ -6,6 +6,7 @@ import pytest
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
+from loomnet.running.run_options import check_options
 
 pytest.importorskip("loomnet._core")
 
@@ -94,6 +95,12 @@ def test_what_cannot_be_is_one_line(jobs, options, line):
     with pytest.raises(UsageError, match=line) as refused:
         ln.run(fabric, jobs, write=False, **options)
     assert "\n" not in str(refused.value)
+
+
+def test_live_sockets_of_a_run_have_one_control():
+    with pytest.raises(UsageError, match="live, all sockets of a run have one control"):
+        check_options({}, [pair(0, "cubic")], live=True)
+    check_options({}, [pair(0, "cubic")])
 
 
 def test_a_control_that_is_no_name_is_one_line():

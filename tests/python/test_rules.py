@@ -194,6 +194,13 @@ def test_vivace_fills_short_paths_too(seen, rate_mbps, rtt_ms, seconds):
     assert alone.used >= 0.85 and alone.dropped <= 0.02
 
 
+@pytest.mark.parametrize("option", ["vivace_latency", "vivace_loss"])
+def test_a_weight_without_a_bound_is_refused(tmp_path, option):
+    """The rate became no number, and the run went on."""
+    with pytest.raises(ln.UsageError, match=option):
+        play(tmp_path, "vivace", seconds=1, **{option: float("inf")})
+
+
 # --- bbr3 -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("flows", "most", "version1"), [(1, 0.01, 0.03), (4, 0.02, 0.10)])
 def test_bbr3_bounds_losses_in_shallow_buffers_where_version_1_does_not(

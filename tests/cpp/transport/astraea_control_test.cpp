@@ -274,7 +274,7 @@ TEST(AstraeaControl, EndsTheStartAtATimeoutAndGrowsBackToTheWindowOfThen) {
   EXPECT_EQ(flow.seen("mode"), 1);
 }
 
-// --- windows that nobody fills -------------------------------------------------------------------
+// --- windows larger than what is sent ------------------------------------------------------------
 
 TEST(AstraeaControl, GrowsByAnActionOnlyWhereHalfOfTheWindowWasInFlight) {
   const std::string up = constant_policy(5);  // tanh: 1
