@@ -151,6 +151,7 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
     seen.slices = slices;
     seen.run_ns = run;
   }
+  seen.disk = state == 'D';
   if (read != Read::done || state != 'S') return seen;  // a thread that cannot be looked at counts as running
   std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
   const Read call = slurp(path, text, sizeof text);
@@ -179,6 +180,10 @@ bool ThreadProbe::ticks(const Seen& seen) {
   unsigned long long sleeps = 0;
   return line && std::sscanf(line, "\nvoluntary_ctxt_switches: %llu", &sleeps) == 1 && sleeps != 0 &&
          seen.run_ns / sleeps < kTickNs;
+}
+
+bool ThreadProbe::brief(const Seen& seen, std::uint64_t slept_run_ns) {
+  return slept_run_ns != 0 && !seen.disk && seen.run_ns - slept_run_ns < kBriefNs;
 }
 
 std::vector<ThreadProbe::Seen> ThreadProbe::others(const std::vector<int>& but) {
@@ -288,7 +293,7 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
     question.waited |= thread.waits != 0;
     if (thread.waits != 0) continue;
     question.local |= thread.locals != 0;
-    question.unclear.push_back({tid, Sleep::running, 0});
+    question.unclear.push_back({{tid, Sleep::running, 0}, thread.slept_run_ns});
     question.plain_lock |= thread.futures == 0 && !thread.callback;
   }
   return question;
@@ -310,11 +315,15 @@ Activity Threads::look(Question& question, bool children) {
 }
 
 Activity Threads::look_at_callers(Question& question, bool children) {
-  bool locks = true;
-  for (auto& each : question.unclear) {
-    each = ThreadProbe::look(each.tid);
-    if (each.sleep == Sleep::running) return Activity::computing;
-    locks &= each.sleep != Sleep::other;
+  bool locks = true, woken = false;
+  for (auto& [seen, slept_run_ns] : question.unclear) {
+    seen = ThreadProbe::look(seen.tid);
+    if (seen.sleep == Sleep::running) {
+      // On a busy machine a thread that polls waits for a processor for longer than it sleeps.
+      if (!ThreadProbe::brief(seen, slept_run_ns)) return Activity::computing;
+      woken = true;
+    }
+    locks &= seen.sleep != Sleep::other;
   }
   // A lock may be another thread's to give back: one that runs will.
   std::vector<ThreadProbe::Seen> others;
@@ -324,9 +333,14 @@ Activity Threads::look_at_callers(Question& question, bool children) {
   if (std::any_of(others.begin(), others.end(), computes)) return Activity::computing;
   const bool ticked = std::any_of(others.begin(), others.end(), runs);
   // Asleep at one moment, and not one after the other: a second reading shows that none ran in between.
-  for (const auto& each : question.unclear) {
-    if (each.sleep != Sleep::gone && ThreadProbe::look(each.tid) != each) return Activity::computing;
+  for (const auto& [seen, slept_run_ns] : question.unclear) {
+    if (seen.sleep == Sleep::gone) continue;
+    const ThreadProbe::Seen now = ThreadProbe::look(seen.tid);
+    if (now == seen) continue;
+    if (!ThreadProbe::brief(now, slept_run_ns)) return Activity::computing;
+    woken = true;
   }
+  if (woken) return Activity::beside;
   if (question.plain_lock) {
     const auto now = ThreadProbe::others(question.bystanders_but);
     const auto same = [](const ThreadProbe::Seen& a, const ThreadProbe::Seen& b) {
@@ -360,8 +374,10 @@ void Threads::answer(const Question& question, std::int64_t now_ns, std::int64_t
       ++thread.sleeping_looks;
   }
   for (const auto& each : question.unclear) {
-    const auto at = threads_.find(each.tid);
-    if (each.sleep == Sleep::gone && at != threads_.end() && at->second.waits == 0) threads_.erase(at);
+    const auto at = threads_.find(each.seen.tid);
+    if (at == threads_.end()) continue;
+    if (each.seen.sleep == Sleep::other) at->second.slept_run_ns = each.seen.run_ns;
+    if (each.seen.sleep == Sleep::gone && at->second.waits == 0) threads_.erase(at);
   }
 }
 

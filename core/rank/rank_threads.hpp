@@ -22,6 +22,7 @@ struct Thread {
   // it may be about to call. It does not hold the clock while it sleeps.
   bool quiet = false;
   std::string name;                // as the script calls it; empty: not known
+  std::uint64_t slept_run_ns = 0;  // the CPU time it had used when it was last found asleep outside a lock; 0: never
   std::uint64_t sleeping_at = 0;   // quiet: its time slices when it was last found asleep outside a lock …
   int sleeping_looks = 0;          // … in how many looks in a row it was found so …
   std::int64_t sleeping_ns = 0;    // … and since when
@@ -64,9 +65,10 @@ class ThreadProbe {
     Sleep sleep;
     std::uint64_t slices;      // times it was scheduled
     std::uint64_t run_ns = 0;  // CPU time it has used
+    bool disk = false;         // of one that runs: it waits for a disk
     bool operator==(const Seen&) const = default;
   };
-  static constexpr std::uint64_t kTickNs = 200'000;
+  static constexpr std::uint64_t kTickNs = 200'000, kBriefNs = 1'000'000;
   // Numbers of the calling thread and of the main thread as /proc names them, also inside another
   // PID namespace than /proc's.
   static int self();
@@ -75,6 +77,9 @@ class ThreadProbe {
   // Whether a thread has run but shortly between its sleeps so far: it wakes, looks and sleeps again. On a busy
   // machine such a thread waits for a processor most of the time, and looks as if it ran.
   static bool ticks(const Seen& seen);
+  // Whether a thread has used so little CPU time since it was found asleep, when it had used `slept_run_ns` (0: it
+  // never was), that it may have woken for a look alone, as one that polls a socket does.
+  static bool brief(const Seen& seen, std::uint64_t slept_run_ns);
   // All threads of the process but these.
   static std::vector<Seen> others(const std::vector<int>& but);
   // Whether any thread of any descendant of the process runs.
@@ -84,7 +89,7 @@ class ThreadProbe {
 // What a rank does as a whole.
 enum class Activity : std::uint8_t {
   computing,
-  beside,   // its threads sleep, at least one of them in a lock, while only threads that tick run beside them
+  beside,   // its threads sleep or have just woken for a moment, or sleep while only threads that tick run beside them
   waiting,  // each of its threads waits for the network, or for another thread that does
   outside,  // all its threads sleep, and at least one of them in a call of which it cannot be seen what ends it
 };
@@ -114,7 +119,11 @@ class Threads {
 
   // A probe in three parts, so that the kernel is asked with the mutex released.
   struct Question {
-    std::vector<ThreadProbe::Seen> unclear;  // threads that the session does not see blocked in a call of its own
+    struct Unclear {
+      ThreadProbe::Seen seen;
+      std::uint64_t slept_run_ns = 0;  // of Thread
+    };
+    std::vector<Unclear> unclear;  // threads that the session does not see blocked in a call of its own
     std::vector<int> bystanders_but;  // all threads that may post, and the progress thread; the others are bystanders
     bool local = false;  // at least one thread is in a call that this machine ends
     bool plain_lock = false;  // at least one unclear thread is in no call that waits for a future

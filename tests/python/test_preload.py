@@ -36,6 +36,11 @@ def shared(tmp_path, script, **others):
         ("import lightning\nimport torch\n", ()),
         ("from .model import net\nimport torch\n", ()),
         ("import torch\nimport lightning\nimport numpy" + TRAINS, ("import torch",)),
+        # Ours: each rank imports it, and what the others share does not depend on it.
+        (
+            "import torch\nfrom loomnet.torch import mixnet\nimport numpy" + TRAINS,
+            ("import torch", "import numpy", LATE),
+        ),
         ("import numpy\n", ()),
         ("import torch\nthis is no Python", ()),
     ],
@@ -97,3 +102,4 @@ def test_modules_beside_the_script_are_read_too(tmp_path, model, found):
 
 def test_a_module_that_hides_one_of_pythons(tmp_path):
     assert shared(tmp_path, "import torch\n", random="") == ()
+    assert shared(tmp_path, "import torch\n", loomnet="") == ()

@@ -11,6 +11,7 @@ from loomnet.processes.inputs import unheard
 
 # Importing these starts no thread, opens nothing and asks for nothing that is a rank's own.
 KNOWN = frozenset({"numpy", "scipy", "sklearn", "torch"})
+OURS = "loomnet"  # each rank imports it by itself, and that changes nothing that others look at
 # What the first optimizer of a process imports, longer than torch itself. By then a script may have
 # set what this reads from the environment, so only where none does.
 LATE = "import torch._dynamo"
@@ -27,7 +28,7 @@ def shared_imports(script: Path) -> tuple[str, ...]:
                 for entry in script.parent.iterdir()
                 if entry.suffix == ".py" or entry.is_dir()
             }
-        if names & (KNOWN | sys.stdlib_module_names):
+        if names & (KNOWN | {OURS} | sys.stdlib_module_names):
             return ()  # there `import random` may mean another module than here
         reader = _Reader(script.parent)
         reader.read(script)
@@ -97,7 +98,7 @@ class _Reader:
     def _unknown(self, node: ast.Import | ast.ImportFrom) -> bool:
         if isinstance(node, ast.ImportFrom) and node.level:
             return True
-        return not _packages(node) <= KNOWN | sys.stdlib_module_names
+        return not _packages(node) <= KNOWN | {OURS} | sys.stdlib_module_names
 
 
 def _parsed(statement: str) -> ast.Import | ast.ImportFrom:

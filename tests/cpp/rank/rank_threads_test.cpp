@@ -38,7 +38,7 @@ bool soon(const std::function<bool()>& holds) {
 // A thread in one kind of call. The destructor lets it end.
 class Sleeper {
  public:
-  enum class In { lock, timed_lock, nanosleep, pipe, poll, spin };
+  enum class In { lock, timed_lock, nanosleep, pipe, poll, spin, short_sleeps };
 
   // `first`: what the thread does before it sleeps.
   explicit Sleeper(In in, std::function<void()> first = [] {}) {
@@ -93,6 +93,9 @@ class Sleeper {
       case In::spin:
         while (!over_) {
         }
+        return;
+      case In::short_sleeps:
+        while (!over_) std::this_thread::sleep_for(200us);
         return;
     }
   }
@@ -409,6 +412,13 @@ class Rank {
   bool is(Activity expected, bool owed = false, bool children = false) {
     return soon([&] { return activity(owed, children) == expected; });
   }
+  // A look of which the threads' entries hear.
+  Activity noted_activity() {
+    auto question = threads.ask(false, ThreadProbe::self());
+    const Activity found = Threads::look(question, false);
+    threads.answer(question, 0, 0);
+    return found;
+  }
 
   Threads threads;
 
@@ -484,6 +494,53 @@ TEST(Ranks, AreNotTakenForComputingByBystandersThatTick) {
   EXPECT_EQ(computing, 0);
   stop = true;
   ticking.join();
+}
+
+// As a store of PyTorch polls its server until all ranks are there: on a busy machine every second look finds it
+// about to run, and the rank would never be found outside.
+TEST(Ranks, AreNotTakenForComputingByAThreadOfTheirsThatPolls) {
+  Rank rank;
+  rank.in_session();
+  rank.elsewhere(In::short_sleeps);
+  EXPECT_TRUE(soon([&] { return rank.noted_activity() == Activity::outside; }));
+  int beside = 0, computing = 0;
+  for (int i = 0; i < 20'000 && beside < 10; ++i) {
+    const Activity found = rank.noted_activity();
+    beside += found == Activity::beside;
+    computing += found == Activity::computing;
+  }
+  EXPECT_EQ(beside, 10) << "looks at which it had just woken";
+  EXPECT_EQ(computing, 0);
+}
+
+TEST(Ranks, ComputeAgainOnceAThreadOfTheirsHasRunForLongerThanAPollTakes) {
+  Rank rank;
+  rank.in_session();
+  std::atomic<bool> known{false}, wake{false}, stop{false};
+  std::thread thread([&] {
+    rank.threads.self();
+    known = true;
+    while (!wake) std::this_thread::sleep_for(1ms);
+    while (!stop) {
+    }
+  });
+  EXPECT_TRUE(soon([&] { return known.load(); }));
+  EXPECT_TRUE(soon([&] { return rank.noted_activity() == Activity::outside; }));
+  wake = true;
+  EXPECT_TRUE(soon([&] { return rank.noted_activity() == Activity::computing; }));
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.noted_activity(), Activity::computing);
+  stop = true;
+  thread.join();
+}
+
+TEST(ThreadProbe, AThreadIsBriefForAMillisecondOfItsTimeAndNotWhileItWaitsForADisk) {
+  ThreadProbe::Seen seen{.tid = 1, .sleep = Sleep::running, .slices = 9, .run_ns = 5'000'000};
+  EXPECT_FALSE(ThreadProbe::brief(seen, 0)) << "it was never found asleep";
+  EXPECT_TRUE(ThreadProbe::brief(seen, 4'000'001));
+  EXPECT_FALSE(ThreadProbe::brief(seen, 4'000'000));
+  EXPECT_FALSE(ThreadProbe::brief(seen, 6'000'000)) << "another thread that has the number now";
+  seen.disk = true;
+  EXPECT_FALSE(ThreadProbe::brief(seen, 4'999'999));
 }
 
 // What a future waits for is the network's, so that a thread that runs for other reasons does not hold the clock.
