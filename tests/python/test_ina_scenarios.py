@@ -82,13 +82,19 @@ def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
     assert found["useful_occupancy.esa"] > found["useful_occupancy.atp"] > 0
 
 
-def test_the_seed_draws_the_jobs(tmp_path):
+def test_the_seed_draws_the_jobs(tmp_path, monkeypatch):
+    """With two sizes of memory in place of seven."""
+    scenario = ln.load(INA / "scarce_memory.py")
+    given = scenario.function.__globals__
+    monkeypatch.setitem(given, "MEMORY", {name: given["MEMORY"][name] for name in ("1/4", "2")})
+    monkeypatch.setitem(given, "SCARCE", ("1/4",))
     times = {}
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        report = go(
-            tmp_path / name, "scarce_memory", draws=1, iterations=1, fragments=16, seed=seed
+        report = scenario.run(
+            seed=seed, directory=tmp_path / name, draws=1, iterations=1, fragments=16
         )
         times[name] = [row.value for row in report.rows if row.name.startswith("jct_s.")]
+    assert len(times["one"]) == 3 + 2 * 7
     assert times["one"] == times["again"] != times["other"]
 
 

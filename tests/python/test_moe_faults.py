@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from scenario_lib import lib
 
@@ -22,7 +24,15 @@ SMALL = {
 MODES = ("fluid", "packets")
 
 
-def go(model: str, name: str = "mixnet", faults=(), profile: str = "1 ms", control=None, **values):
+def go(
+    model: str,
+    name: str = "mixnet",
+    faults=(),
+    profile: str = "1 ms",
+    control=None,
+    controllers=(),
+    **values,
+):
     fabric, job = mfabric.compared(
         name,
         servers=8,
@@ -32,7 +42,15 @@ def go(model: str, name: str = "mixnet", faults=(), profile: str = "1 ms", contr
         control=control,
         **(SMALL | {"matrix": "drift"} | values),
     )
-    return ln.run(fabric, job, faults=list(faults), model=model, seed=3)
+    return ln.run(
+        fabric, job, faults=list(faults), model=model, seed=3, controllers=list(controllers)
+    )
+
+
+@cache
+def undisturbed(model: str):
+    """The run without a fault, beside which several tests put theirs."""
+    return go(model)
 
 
 def lasted(r) -> float:
@@ -55,7 +73,7 @@ def moment(r, event: str, number: int = 0) -> int:
 
 
 def test_a_controller_killed_while_circuits_are_dark_leaves_the_job_to_the_wires():
-    whole = go("fluid")
+    whole = undisturbed("fluid")
     inside = (moment(whole, "apply", 1) + moment(whole, "lit", 1)) // 2
     fault = ln.kill("ocs0.controller", at=f"{inside / 1e6:.3f} us")
     for model in MODES:
@@ -67,7 +85,7 @@ def test_a_controller_killed_while_circuits_are_dark_leaves_the_job_to_the_wires
 
 
 def test_a_new_controller_finds_the_circuits_that_the_one_before_was_patching():
-    whole = go("packets")
+    whole = undisturbed("packets")
     inside = (moment(whole, "apply", 1) + moment(whole, "lit", 1)) // 2
     r = go(
         "packets",
@@ -81,18 +99,18 @@ def test_a_new_controller_finds_the_circuits_that_the_one_before_was_patching():
 
 
 def test_a_controller_killed_while_circuits_drain():
-    whole = go("packets", exchange="16 MiB")
+    whole = go("packets", exchange="2 MiB")
     first = next(span for span in whole.experts.spans if span.step == "dispatch")
     middle = (first.begin_ps + first.end_ps) // 2
     down = ln.down("h0--ocs0", at=f"{middle / 1e6:.3f} us")  # what is on its way there stays there
-    broken = go("packets", exchange="16 MiB", faults=[down])
+    broken = go("packets", exchange="2 MiB", faults=[down])
     drain, apply = moment(broken, "drain", 1), moment(broken, "apply", 1)
     assert apply - drain == 10_000_000_000  # the limit
     at = f"{(drain + apply) / 2e6:.3f} us"
     for duration in (None, "2 ms"):
         r = go(
             "packets",
-            exchange="16 MiB",
+            exchange="2 MiB",
             faults=[down, ln.kill("ocs0.controller", at=at, duration=duration)],
         )
         assert r["errors"] == 0 and len(r.experts.rounds) == 2
@@ -101,7 +119,7 @@ def test_a_controller_killed_while_circuits_drain():
 
 @pytest.mark.parametrize("model", MODES)
 def test_a_panel_that_is_lost_and_comes_back(model):
-    whole = go(model)
+    whole = undisturbed(model)
     experts = next(span for span in whole.experts.spans if span.step == "experts")
     at = f"{(experts.begin_ps + experts.end_ps) / 2e6:.3f} us"
     lost = go(model, faults=[ln.kill("ocs0", at=at)])
@@ -109,6 +127,9 @@ def test_a_panel_that_is_lost_and_comes_back(model):
     for r in (lost, back):
         assert r["errors"] == 0 and len(r.experts.rounds) == 2
     assert lost["circuit_share"] < 0.4 < back["circuit_share"] < whole["circuit_share"]
+
+
+PATCHES = ([], [("h0", "h1")] * 3, [("h3", "h0"), ("h1", "h2")])
 
 
 class Meddler:
@@ -125,28 +146,23 @@ class Meddler:
 
 
 @pytest.mark.parametrize("model", MODES)
-@pytest.mark.parametrize("circuits", [[], [("h0", "h1")] * 3, [("h3", "h0"), ("h1", "h2")]])
-def test_a_job_goes_on_when_another_client_patches_its_panel(model, circuits):
-    fabric, job = mfabric.compared(
-        "mixnet",
-        servers=8,
-        rate="100 Gb/s",
-        profile="1 ms",
-        preset=None,
-        **(SMALL | {"matrix": "drift"}),
-    )
-    whole = ln.run(fabric, job, model=model, seed=3)
+@pytest.mark.parametrize("number", range(len(PATCHES)))
+def test_a_job_goes_on_when_another_client_patches_its_panel(model, number):
+    """At every moment of a run of flows. A run of packets takes ten times as long: each of the
+    patches has a third of the moments there, and the three together have them all."""
+    whole = undisturbed(model)
     inside = [moment(whole, "apply", 1), *(span.begin_ps + 1000 for span in whole.experts.spans)]
-    for at in {0, *inside}:
-        Meddler.at, Meddler.circuits = at, circuits
+    moments = sorted({0, *inside})
+    for at in moments if model == "fluid" else moments[number :: len(PATCHES)]:
+        Meddler.at, Meddler.circuits = at, PATCHES[number]
         ln.plugin.controller("meddler")(Meddler)
-        r = ln.run(fabric, job, model=model, seed=3, controllers=[ln.controller("meddler")])
+        r = go(model, controllers=[ln.controller("meddler")])
         assert r["errors"] == 0 and len(r.experts.rounds) == 2, at
 
 
 @pytest.mark.parametrize("model", MODES)
 def test_a_spare_gpu_is_reached_by_wires(model):
-    whole, spare = go(model), go(model, spares=((2, 5),))
+    whole, spare = undisturbed(model), go(model, spares=((2, 5),))
     assert spare["errors"] == 0
     # A GPU of 64 sends and receives: of a server's eighth, what had circuits.
     moved = whole["circuit_share"] * (1 - (63 / 64) * (63 / 64))

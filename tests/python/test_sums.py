@@ -260,8 +260,8 @@ def test_the_root_may_answer_the_workers_itself(tmp_path, server, two_levels):
         go(tmp_path / "b", fabric, ina={"result_path": "switch"})
 
 
-def long(policy="esa", **more):
-    return ln.AllReduce("100 kB", repeat=300, allreduce="ina", **{"stall_timeout": "0.2 s"} | more)
+def long(repeat, stall_timeout="0.2 s"):
+    return ln.AllReduce("100 kB", repeat=repeat, allreduce="ina", stall_timeout=stall_timeout)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -278,14 +278,15 @@ def long(policy="esa", **more):
     ],
 )
 def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
-    """A switch dies, the port of the server's host, that of a worker's, or a link of the tree."""
+    """A switch dies, the port of the server's host, that of a worker's, or a link of the tree. It
+    lasts for a third of the run or more, and the job goes on long before it ends."""
     fabric = clos(policy, planes)
     make = ln.down if "--" in what else ln.kill
-    fault = make(what, at=ln.step(50), duration="20 ms", phase="cut")
+    fault = make(what, at=ln.step(30), duration="8 ms", phase="cut")
     r = go(
         tmp_path,
         fabric,
-        long(),
+        long(130),
         [fault],
         reroute_delay="1 ms",
         ina={"rto_first": 10**9, "switchml_timeout": 10**9},
@@ -295,9 +296,10 @@ def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
         # Some workers had a sum of the old tree and do not send their parts again.
         assert "its sums are made at p" in r.data.reason
         return
-    assert r["errors"] == 0 and len(r.data.iterations) == 300
+    assert r["errors"] == 0 and len(r.data.iterations) == 130
+    assert r.data.iterations[-1].start_ps > r.data.iterations[30].start_ps + 8e9
     if policy != "switchml":
-        assert r["cut.recovery_s"] is not None and r["cut.recovery_s"] < 0.02
+        assert r["cut.recovery_s"] is not None and r["cut.recovery_s"] < 0.008
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -306,7 +308,7 @@ def test_a_switch_that_reboots_makes_no_wrong_sum(tmp_path, policy):
     r = go(
         tmp_path,
         star(policy),
-        long(stall_timeout="1 s"),
+        long(100, stall_timeout="1 s"),
         [fault],
         ina={"rto_first": 10**9, "switchml_timeout": 10**9},
     )
@@ -314,7 +316,7 @@ def test_a_switch_that_reboots_makes_no_wrong_sum(tmp_path, policy):
     if policy == "switchml":  # it forgot whom it had answered
         assert r.data.ended in ("finished", "stalled")
     else:
-        assert r["errors"] == 0 and len(r.data.iterations) == 300
+        assert r["errors"] == 0 and len(r.data.iterations) == 100
 
 
 def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):

@@ -251,19 +251,19 @@ def loomnet(*words, **options):
     )
 
 
-WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.6", "--jobs", "2")
+WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--seeds", "2")
+WORDS += ("--set", "pause_s=0.4")  # so that some are left when the signal comes
 
 
 def points(folder):
     return list((folder / "points").glob("*.json"))
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT])
-def test_a_sweep_killed_half_way_ends_with_the_same_table(here, signal_):
-    words = [*WORDS, "--seeds", "2"]
-    with loomnet(*words, "--out", "cut") as process:
+def cut_short(here, signal_, least):
+    """A sweep that is sent the signal when so many points have ended: when each of them ended."""
+    with loomnet(*WORDS, "--jobs", "2", "--out", "cut") as process:
         deadline = time.monotonic() + 120
-        while len(points(here / "cut")) < 3 and time.monotonic() < deadline:
+        while len(points(here / "cut")) < least and time.monotonic() < deadline:
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.02)
         if signal_ == signal.SIGINT:
@@ -274,44 +274,56 @@ def test_a_sweep_killed_half_way_ends_with_the_same_table(here, signal_):
             process.kill()
             process.wait(60)
     done = {path.name: path.stat().st_mtime_ns for path in points(here / "cut")}
-    assert 3 <= len(done) < 12
+    assert least <= len(done) < 12
     deadline = time.monotonic() + 30  # no process of it outlives it
     while (left := in_session(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
-    with loomnet(*words, "--out", "cut") as process:
-        assert "12 points, 0 failed, 0 missing" in process.communicate(timeout=200)[0]
-    assert process.returncode == 0
-    with loomnet(*words, "--out", "whole") as process:
+    return done
+
+
+def test_a_sweep_killed_and_interrupted_half_way_ends_with_the_same_table(here, cluster):
+    killed = cut_short(here, signal.SIGKILL, 3)
+    interrupted = cut_short(here, signal.SIGINT, len(killed) + 1)
+    with loomnet(*WORDS, "--jobs", "2", "--out", "cut") as process:
         out = process.communicate(timeout=200)[0]
-    assert process.returncode == 0 and "not for the terminal" not in out
+    assert process.returncode == 0 and "12 points, 0 failed, 0 missing" in out
+    assert "not for the terminal" not in out
     after = {path.name: path.stat().st_mtime_ns for path in points(here / "cut")}
-    assert {name: after[name] for name in done} == done  # what was done was not done again
+    for done in (killed, interrupted):  # what was done was not done again
+        assert {name: after[name] for name in done} == done
+    assert main(["sweep", "small.py", *WORDS, "--scheduler", cluster, "--out", "whole"]) == 0
     cut, whole = (here / name / "table.parquet" for name in ("cut", "whole"))
     assert cut.read_bytes() == whole.read_bytes()
     assert not (here / "cut" / ".dask").exists()
 
 
+ENDED = []  # arguments of points
+
+
+def counted(*args):
+    """As a worker finds it by its name, in this process: a function within a test would go there
+    as a copy, with a list of its own."""
+    found = run_point(*args)
+    ENDED.append(args)
+    return found
+
+
 def test_an_interrupt_keeps_points_that_have_ended_since_the_last_look(here, cluster, monkeypatch):
     """The first result that is looked at brings the interrupt, while others have ended."""
-    made, kept = [], []
+    ENDED.clear()
 
     def interrupted(*counts):
         if counts[0] == 1:
-            made.append(counts)
             deadline = time.monotonic() + 30
-            while len(kept) < 3 and time.monotonic() < deadline:
+            while len(ENDED) < 3 and time.monotonic() < deadline:
                 time.sleep(0.02)
             time.sleep(0.3)  # until the scheduler has told of the last
             raise KeyboardInterrupt
 
-    def counted(*args):
-        kept.append(args)
-        return run_point(*args)
-
     monkeypatch.setattr("loomnet.sweeps.sweep.run_point", counted)
     found = ln.sweep("small.py", hosts=[2, 3, 4], scheduler=cluster, watch=interrupted)
-    assert found.interrupted and found.exit_code == 130
+    assert len(ENDED) == 3 and found.interrupted and found.exit_code == 130
     assert len(found.frame) == 3 == len(points(found.directory))
 
 
