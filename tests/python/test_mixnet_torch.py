@@ -4,10 +4,10 @@ counts patch."""
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+import quick_ranks
 
 import loomnet as ln
 from loomnet.labs.lab import Lab
@@ -289,20 +289,8 @@ def test_controls_that_real_ranks_do_not_have_are_refused(field):
         ln.TorchJob(SCRIPT, transport="roce", compute="1 ms", circuits=ln.CircuitControl(**field))
 
 
-def quickly_begun_and_ended(script: Path) -> None:
-    """Of a training script: what its optimizer imports is imported before ranks fork, not by each,
-    and they end without what an interpreter takes down: six seconds of a rank."""
-    text = script.read_text()
-    assert text.count("\nimport torch\n") == 1
-    text = text.replace("\nimport torch\n", "\nimport os, sys, torch, torch._dynamo\n")
-    script.write_text(text + "    sys.stdout.flush()\n    os._exit(0)\n")
-
-
 def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
-    folder = tmp_path / "mfabric"
-    shutil.copytree(Path(__file__).parents[2] / "scenarios" / "mfabric", folder)
-    quickly_begun_and_ended(folder / "moe_train.py")
-    scenario = ln.load(folder / "moe_ddp.py")
+    scenario = ln.load(quick_ranks.scenario("mfabric/moe_ddp.py", "mfabric/moe_train.py", tmp_path))
     report = scenario.run(directory=tmp_path / "run", steps=8, undrained=False)
     checks = {check.name: check for check in report.checks}
     # Of so few steps.
