@@ -6,6 +6,10 @@ import sys
 import torch
 import torch.distributed as dist
 
+# What backward() would import, here once for all ranks: they fork after the first imports.
+import torch.fx.experimental.symbolic_shapes
+
+import loomnet.torch
 from loomnet.torch import mixnet
 
 
@@ -39,8 +43,9 @@ def exact(rounds: int, step=lambda: None) -> None:
 
 
 def stepped(rounds: int) -> None:
-    """As exact, each round an iteration."""
-    exact(rounds, torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1).step)
+    """As exact, each round an iteration. An optimizer would mark it too, as in moe_train.py, and
+    have every rank import torch._dynamo for it."""
+    exact(rounds, loomnet.torch.step)
 
 
 def heavy(rounds: int) -> None:
@@ -93,6 +98,11 @@ def mistakes(_: int) -> None:
     print("mistakes found", flush=True)
 
 
+def mistakes_then_sums(rounds: int) -> None:
+    mistakes(rounds)
+    sums(rounds)
+
+
 def forged(_: int) -> None:
     """Rank 1 reports what is no report."""
     from loomnet.torch.connection import connection
@@ -121,8 +131,10 @@ torch.set_num_threads(1)
     "stepped": stepped,
     "heavy": heavy,
     "sums": sums,
-    "mistakes": mistakes,
+    "mistakes then sums": mistakes_then_sums,
     "forged": forged,
     "late": late,
 }[sys.argv[1]](int(sys.argv[2]))
 dist.destroy_process_group()
+# What an interpreter takes down at its end costs a rank a second; those that fail do it still.
+os._exit(0)

@@ -10,21 +10,23 @@ import endings
 import loomnet as ln
 
 VIRTUAL = [row for row in endings.ROWS if row.clock == "virtual"]
-# Imports of PyTorch take seconds: once each what its own shutdown, hooks or forks might change.
+# Imports of PyTorch take seconds: once each what its own shutdown, hooks or forks might change. One
+# of them in ranks that import it each by itself, others in ranks that are forked after it; those
+# that miss a module end before it.
 WITH_TORCH = [
-    endings.Row(*cells)
-    for cells in (
-        ("raise", "mid", "last", 2, "virtual"),
-        ("import", "import", "all", 4, "virtual"),
-        ("kill", "late", "last", 2, "virtual"),
-        ("unfinished", "after", "first", 2, "virtual"),
-        ("_exit0", "after", "all", 2, "virtual"),
+    (endings.Row(*cells), script)
+    for *cells, script in (
+        ("raise", "mid", "last", 2, "virtual", "ends.py"),
+        ("import", "import", "all", 4, "virtual", "ends.py"),
+        ("kill", "late", "last", 2, "virtual", "ends_forked.py"),
+        ("unfinished", "after", "first", 2, "virtual", "ends_forked.py"),
+        ("_exit0", "after", "all", 2, "virtual", "ends_forked.py"),
     )
 ]
 
 
 @ln.scenario
-def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False):
+def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False, script: str = "ends.py"):
     """One job without a check: what it reports is its ranks' doing alone."""
     cells = endings.Row(**json.loads(row))
     fabric = ln.clos.two_tier(
@@ -34,14 +36,25 @@ def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False):
     lab.run(
         fabric,
         ln.TorchJob(
-            endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms", allow_no_network=True
+            endings.SCRIPT.with_name(script),
+            args=arguments,
+            ranks=cells.ranks,
+            compute="1 ms",
+            allow_no_network=True,
         ),
     )  # ranks that end early do not use it
 
 
-def end(directory: Path, row: endings.Row, delay: float, torch: bool = False) -> None:
+def end(
+    directory: Path, row: endings.Row, delay: float, torch: bool = False, script: str = "ends.py"
+) -> None:
     report = ends.run(
-        row=json.dumps(vars(row)), delay=delay, torch=torch, directory=directory, max_wall_s=120
+        row=json.dumps(vars(row)),
+        delay=delay,
+        torch=torch,
+        script=script,
+        directory=directory,
+        max_wall_s=120,
     )
     (run,) = report.results.values()
     logs = {int(path.stem): path.read_text() for path in directory.glob("**/ranks/*.log")}
@@ -59,10 +72,10 @@ def test_each_ending_is_told(tmp_path, row):
     end(tmp_path, row, random.uniform(0, 0.5) if row.when == "late" else random.uniform(0, 0.1))
 
 
-@pytest.mark.parametrize("row", WITH_TORCH, ids=str)
-def test_each_ending_is_told_with_pytorch(tmp_path, row):
+@pytest.mark.parametrize(("row", "script"), WITH_TORCH, ids=str)
+def test_each_ending_is_told_with_pytorch(tmp_path, row, script):
     pytest.importorskip("torch")
-    end(tmp_path, row, random.uniform(0, 0.5), torch=True)
+    end(tmp_path, row, random.uniform(0, 0.5), torch=True, script=script)
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from loomnet.jobs.collectives import COLLECTIVES
 from loomnet.labs.run_lint import most_flows, most_rounds
 from loomnet.running.virtual_clock import VirtualRunner
 
-TRAIN = Path(__file__).parents[2] / "scenarios" / "train_digits.py"
+LEARN = Path(__file__).parent / "torch_ranks" / "learn.py"
 LOSS = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 MATRIX = """Nodes 4
 Connections 3
@@ -183,7 +183,7 @@ def test_a_trace_of_ranks_ends_with_the_compute_that_is_under_way(tmp_path):
 
 # --- PyTorch --------------------------------------------------------------------------------------
 def training(**changes):
-    return ln.TorchJob(TRAIN, args=["--steps=30"], ranks=2, compute="1 ms", log=LOSS, **changes)
+    return ln.TorchJob(LEARN, args=["30"], ranks=2, compute="1 ms", log=LOSS, **changes)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import endings
 import loomnet as ln
 from loomnet.base.errors import UsageError
 
-TRAIN = Path(__file__).parents[2] / "scenarios" / "train_digits.py"
+LEARN = Path(__file__).parent / "torch_ranks" / "learn.py"
 LOSS = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 ALL = ["h0", "h1", "h2", "h3"]
 
@@ -38,8 +38,8 @@ def run(tmp_path, jobs, *args, name="several", seed=1, **options):
 
 def ranks(name, *, hosts=None, transport="mrc", **changes):
     return ln.TorchJob(
-        TRAIN,
-        args=["--steps=6"],
+        LEARN,
+        args=["6"],
         ranks=2,
         name=name,
         hosts=hosts,
@@ -247,17 +247,9 @@ def losses(result):
     return [loss for _, loss in result.loss_curve]
 
 
-@pytest.fixture(scope="module")
-def alone_over_mrc(tmp_path_factory):
-    """What two tests compare with: the job on these two hosts without another one."""
-    return run(tmp_path_factory.mktemp("alone"), ranks(None, hosts=["h0", "h2"]))
-
-
 # Over one transport they are tested live too.
 @pytest.mark.parametrize("second", [pytest.param("mrc", marks=pytest.mark.soak), "roce"])
-def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(
-    tmp_path, alone_over_mrc, second
-):
+def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, second):
     """A recording of both has all of it, and keeps the files of their ranks apart."""
     both = ["h0", "h2"]
     trace = tmp_path / "two.pftrace"
@@ -265,7 +257,7 @@ def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(
         tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)], trace=trace
     )
     assert trace.stat().st_size > 10_000
-    alone = [alone_over_mrc, run(tmp_path, ranks(None, hosts=both, transport=second))]
+    alone = [run(tmp_path, ranks(None, hosts=both, transport=each)) for each in ("mrc", second)]
     for name, one in zip("ab", alone, strict=True):
         own = r.job(name)
         assert len(losses(own)) == 6 and losses(own) == losses(one)
@@ -274,17 +266,10 @@ def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(
         assert own.data.ended == "finished"
         assert (own.data.directory / "ranks" / "0.log").exists()
     assert r.data.deterministic
-
-
-def test_pytorch_beside_traffic_on_its_hosts(tmp_path, alone_over_mrc):
-    r = run(
-        tmp_path,
-        [
-            ranks("train", hosts=["h0", "h2"]),
-            ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise"),
-        ],
-    )
-    assert losses(r.job("train")) == losses(alone_over_mrc)
+    # And beside traffic of no script.
+    noise = ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise")
+    r = run(tmp_path, [ranks("train", hosts=both), noise])
+    assert losses(r.job("train")) == losses(alone[0])
     assert r["noise.errors"] == 0 and r.job("noise").data.ended == "finished"
 
 

@@ -97,8 +97,11 @@ def test_a_work_comes_back_at_once_and_its_future_blocks_nothing(tmp_path: Path)
 
 
 # --- through switches, on the virtual clock -------------------------------------------------------
+# A script that imports Loomnet has DDP import torch._dynamo in each rank, unless it does so itself
+# where ranks have not forked yet. They end without what an interpreter takes down at its end, which
+# costs each a second.
 TRAIN = """
-    import sys, torch, torch.distributed as dist
+    import os, sys, torch, torch._dynamo, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -119,6 +122,7 @@ TRAIN = """
     print("rebuilt", ddp._get_ddp_logging_data()["has_rebuilt_buckets"], bits.long().sum().item(),
           flush=True)
     dist.destroy_process_group()
+    os._exit(0)
 """
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 
@@ -262,7 +266,7 @@ def test_a_job_of_lengths_shares_slots_with_a_scripts_bytes(tmp_path: Path, lear
 def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: bool | None) -> None:
     """By default the server adds it as float32 (ATP)."""
     text = """
-        import torch, torch.distributed as dist
+        import os, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         t = torch.full((1000,), 0.5)
         dist.all_reduce(t)
@@ -271,6 +275,7 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: boo
         dist.all_reduce(t)
         print("sum", t[0].item(), flush=True)
         dist.destroy_process_group()
+        os._exit(0)
     """
     result = ln.run(
         fabric(saturate=True),
@@ -363,9 +368,11 @@ def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:
         dist.all_reduce(torch.ones(1000))
         dist.all_reduce(torch.ones(1000 + (dist.get_rank() == 2)))
     """
-    result = ln.run(fabric(), job(tmp_path, text=text, log=None), seed=3, directory=tmp_path)
+    result = ln.run(
+        fabric(), job(tmp_path, text=text, log=None, ranks=3), seed=3, directory=tmp_path
+    )
     assert result["errors"] >= 1
-    logs = "".join(path.read_text() for path in tmp_path.rglob("[0-3].log"))
+    logs = "".join(path.read_text() for path in tmp_path.rglob("[0-2].log"))
     assert "another rank runs another operation, or of another size or type" in logs
 
 
@@ -380,7 +387,9 @@ def test_a_rank_that_leaves_early_is_named(tmp_path: Path) -> None:
             os._exit(0)
         dist.all_reduce(t)
     """
-    result = ln.run(fabric(), job(tmp_path, text=text, log=None), seed=3, directory=tmp_path)
+    result = ln.run(
+        fabric(), job(tmp_path, text=text, log=None, ranks=3), seed=3, directory=tmp_path
+    )
     assert result["errors"] == 1
     assert "job rank 1 has exited" in next(tmp_path.rglob("0.log")).read_text()
     assert "rank 1 had ended with status 0" in next(tmp_path.rglob("report.json")).read_text()
@@ -396,7 +405,9 @@ def test_a_rank_that_is_killed_ends_the_others_with_its_name(tmp_path: Path) -> 
                 os.kill(os.getpid(), signal.SIGKILL)
             dist.all_reduce(t)
     """
-    result = ln.run(fabric(), job(tmp_path, text=text, log=None), seed=3, directory=tmp_path)
+    result = ln.run(
+        fabric(), job(tmp_path, text=text, log=None, ranks=3), seed=3, directory=tmp_path
+    )
     assert result["errors"] >= 1
-    for rank in (0, 1, 3):
+    for rank in (0, 1):
         assert "rank 2 was killed" in next(tmp_path.rglob(f"{rank}.log")).read_text()

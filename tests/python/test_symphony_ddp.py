@@ -4,6 +4,7 @@ switches see and the run notes."""
 from pathlib import Path
 
 import pytest
+import quick_ranks
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
@@ -13,7 +14,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
 
 def test_ddp_computes_the_same_with_extra_marks(tmp_path):
     pytest.importorskip("torch")
-    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=4, hidden=512)
+    ddp = quick_ranks.scenario("symphony/ddp.py", "train_digits.py", tmp_path)
+    report = ln.load(ddp).run(directory=tmp_path / "run", steps=3, hidden=512)
     assert report.ok, report.failed
     marks = {row.label: row.value for row in report.rows if row.name == "extra_marks"}
     assert marks["off"] == 0 and marks["on"] > 0
@@ -21,14 +23,15 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
         steps = r.ring_steps
         assert steps.ranks == list(range(8)) and steps.unnoted == 0
         # DDP compares the ranks' parameters by an all-gather of 7 steps; then each gradient has 14.
-        assert {len(times) for times in steps.completions().values()} == {7 + 4 * 14}
+        assert {len(times) for times in steps.completions().values()} == {7 + 3 * 14}
         assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
 
 
 def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
     pytest.importorskip("torch")
-    report = ln.load(SCENARIOS / "ddp.py").run(
-        directory=tmp_path, ranks=4, steps=3, hidden=64, rate="100 Mb/s", slow=1.0
+    ddp = quick_ranks.scenario("symphony/ddp.py", "train_digits.py", tmp_path)
+    report = ln.load(ddp).run(
+        directory=tmp_path / "run", ranks=4, steps=3, hidden=64, rate="100 Mb/s", slow=1.0
     )
     rows = {row.dotted: row for row in report.rows}
     for name in ("off.iteration", "on.iteration", "gain"):
@@ -39,8 +42,8 @@ def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
 def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
     pytest.importorskip("torch")
     job = ln.TorchJob(
-        SCENARIOS.parent / "train_digits.py",
-        args=["--steps=2"],
+        Path(__file__).parent / "torch_ranks" / "learn.py",
+        args=["2"],
         ranks=2,
         transport="roce",
         compute="1 ms",

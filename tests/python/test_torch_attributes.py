@@ -47,7 +47,9 @@ def test_in_ranks(cases: Ranks, name: str) -> None:
 
 
 SCRIPT = textwrap.dedent("""
-    import sys, torch, torch.distributed as dist
+    import os, sys, torch, torch.distributed as dist
+    # DDP would import it in each rank; up to here they are one process.
+    import torch._dynamo
     from torch.nn.parallel import DistributedDataParallel as DDP
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -72,6 +74,7 @@ SCRIPT = textwrap.dedent("""
                  state.deliveries.values()]
         print("whole", len(whole), all(whole), flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # in milliseconds; an interpreter's own end takes a second
 """)
 
 
