@@ -89,7 +89,7 @@ class ThreadProbe {
 // What a rank does as a whole.
 enum class Activity : std::uint8_t {
   computing,
-  beside,   // its threads sleep or have just woken for a moment, or sleep while only threads that tick run beside them
+  beside,  // its threads sleep or have just woken for a moment, or sleep while only threads that tick run beside them
   waiting,  // each of its threads waits for the network, or for another thread that does
   outside,  // all its threads sleep, and at least one of them in a call of which it cannot be seen what ends it
 };

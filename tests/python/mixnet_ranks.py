@@ -43,8 +43,7 @@ def exact(rounds: int, step=lambda: None) -> None:
 
 
 def stepped(rounds: int) -> None:
-    """As exact, each round an iteration. An optimizer would mark it too, as in moe_train.py, and
-    have every rank import torch._dynamo for it."""
+    """As exact, each round an iteration. An optimizer would mark it too, as in moe_train.py."""
     exact(rounds, loomnet.torch.step)
 
 
@@ -136,5 +135,3 @@ torch.set_num_threads(1)
     "late": late,
 }[sys.argv[1]](int(sys.argv[2]))
 dist.destroy_process_group()
-# What an interpreter takes down at its end costs a rank a second; those that fail do it still.
-os._exit(0)

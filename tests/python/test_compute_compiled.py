@@ -15,8 +15,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from loomnet.torch.layers import layers
 
 SCRIPT = textwrap.dedent("""
-    import os, torch, torch.distributed as dist
-    import torch._dynamo  # each rank would; up to here they are one process
+    import torch, torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel as DDP
     import loomnet.torch
@@ -62,7 +61,6 @@ SCRIPT = textwrap.dedent("""
             print(f"lap of {name}: {1e3 * (between - began):.2f} {1e3 * (ended - between):.2f}",
                   flush=True)
         loomnet.torch.step()
-    os._exit(0)
 """)
 
 

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-import quick_ranks
 
 import loomnet as ln
 from loomnet.labs.lab import Lab
@@ -290,7 +289,7 @@ def test_controls_that_real_ranks_do_not_have_are_refused(field):
 
 
 def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
-    scenario = ln.load(quick_ranks.scenario("mfabric/moe_ddp.py", "mfabric/moe_train.py", tmp_path))
+    scenario = ln.load(Path(__file__).parents[2] / "scenarios" / "mfabric" / "moe_ddp.py")
     report = scenario.run(directory=tmp_path / "run", steps=8, undrained=False)
     checks = {check.name: check for check in report.checks}
     # Of so few steps.

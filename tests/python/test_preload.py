@@ -29,6 +29,10 @@ def shared(tmp_path, script, **others):
             ("import torch", "from torch import nn", LATE),
         ),
         ("import torch\n", ("import torch",)),  # no optimizer in sight
+        (
+            "import torch\nmodel = torch.nn.parallel.DistributedDataParallel(net)\n",
+            ("import torch", LATE),
+        ),
         ("import torch\nx = 1\nimport numpy" + TRAINS, ("import torch", LATE)),
         # Something runs before PyTorch is imported: what it does might matter.
         ("import os\nos.environ['OMP_NUM_THREADS'] = '2'\nimport torch\n", ()),

@@ -20,18 +20,12 @@ def reduce():
     dist.all_reduce(tensor)
     return lt.now() - before
 """
-END = """
-import os, sys
-sys.stdout.flush()
-os._exit(0)  # in milliseconds; an interpreter's own end takes a second
-"""
 
 
-def run(tmp_path, script, compute="1 ms", faults=(), before="", **options):
-    """`before`: what is to be imported once, before ranks fork."""
+def run(tmp_path, script, compute="1 ms", faults=(), **options):
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "script.py"
-    path.write_text(before + HEAD + textwrap.dedent(script) + END)
+    path.write_text(HEAD + textwrap.dedent(script))
     lab = Lab("calls", directory=tmp_path / "run")
     r = lab.run(
         ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
@@ -78,7 +72,6 @@ def test_marks_of_the_script_replace_the_steps_of_its_optimizers(tmp_path):
                 optimizer.step()
             lt.step()
         """,
-        before="import torch._dynamo",  # each rank's optimizers would
     )
     assert r["errors"] == 0, r.data.errors
     # The first optimizer's first step was counted before the first mark, which counts nothing.

@@ -29,13 +29,12 @@ def test_the_hooks_priority_is_the_engines_formula(layer: int, layers: int) -> N
 
 
 PRIORITIES = """
-    import os, torch, torch.distributed as dist, loomnet.torch
+    import torch, torch.distributed as dist, loomnet.torch
     dist.init_process_group("gloo")
     for priority in (None, 0, 1, 255):
         with loomnet.torch.attributes(priority=priority):
             dist.all_reduce(torch.ones(1000))
     dist.destroy_process_group()
-    os._exit(0)  # in milliseconds; an interpreter's own end takes a second
 """
 
 
@@ -58,7 +57,7 @@ def test_a_stated_priority_of_0_is_0_and_none_is_128(tmp_path: Path) -> None:
 
 
 TRAINED = """
-    import os, torch, torch.distributed as dist
+    import torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
     dist.init_process_group("gloo")
     torch.manual_seed(1)
@@ -70,7 +69,6 @@ TRAINED = """
         net(torch.ones(2, 300)).sum().backward()
         optimizer.step()
     dist.destroy_process_group()
-    os._exit(0)
 """
 
 

@@ -97,11 +97,8 @@ def test_a_work_comes_back_at_once_and_its_future_blocks_nothing(tmp_path: Path)
 
 
 # --- through switches, on the virtual clock -------------------------------------------------------
-# A script that imports Loomnet has DDP import torch._dynamo in each rank, unless it does so itself
-# where ranks have not forked yet. They end without what an interpreter takes down at its end, which
-# costs each a second.
 TRAIN = """
-    import os, sys, torch, torch._dynamo, torch.distributed as dist
+    import sys, torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -122,7 +119,6 @@ TRAIN = """
     print("rebuilt", ddp._get_ddp_logging_data()["has_rebuilt_buckets"], bits.long().sum().item(),
           flush=True)
     dist.destroy_process_group()
-    os._exit(0)
 """
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 
@@ -266,7 +262,7 @@ def test_a_job_of_lengths_shares_slots_with_a_scripts_bytes(tmp_path: Path, lear
 def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: bool | None) -> None:
     """By default the server adds it as float32 (ATP)."""
     text = """
-        import os, torch, torch.distributed as dist
+        import torch, torch.distributed as dist
         dist.init_process_group("gloo")
         t = torch.full((1000,), 0.5)
         dist.all_reduce(t)
@@ -275,7 +271,6 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path, fallback: boo
         dist.all_reduce(t)
         print("sum", t[0].item(), flush=True)
         dist.destroy_process_group()
-        os._exit(0)
     """
     result = ln.run(
         fabric(saturate=True),

@@ -4,7 +4,6 @@ switches see and the run notes."""
 from pathlib import Path
 
 import pytest
-import quick_ranks
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
@@ -14,8 +13,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
 
 def test_ddp_computes_the_same_with_extra_marks(tmp_path):
     pytest.importorskip("torch")
-    ddp = quick_ranks.scenario("symphony/ddp.py", "train_digits.py", tmp_path)
-    report = ln.load(ddp).run(directory=tmp_path / "run", steps=3, hidden=512)
+    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=3, hidden=512)
     assert report.ok, report.failed
     marks = {row.label: row.value for row in report.rows if row.name == "extra_marks"}
     assert marks["off"] == 0 and marks["on"] > 0
@@ -29,9 +27,8 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
 
 def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
     pytest.importorskip("torch")
-    ddp = quick_ranks.scenario("symphony/ddp.py", "train_digits.py", tmp_path)
-    report = ln.load(ddp).run(
-        directory=tmp_path / "run", ranks=4, steps=3, hidden=64, rate="100 Mb/s", slow=1.0
+    report = ln.load(SCENARIOS / "ddp.py").run(
+        directory=tmp_path, ranks=4, steps=3, hidden=64, rate="100 Mb/s", slow=1.0
     )
     rows = {row.dotted: row for row in report.rows}
     for name in ("off.iteration", "on.iteration", "gain"):

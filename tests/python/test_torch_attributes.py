@@ -47,9 +47,7 @@ def test_in_ranks(cases: Ranks, name: str) -> None:
 
 
 SCRIPT = textwrap.dedent("""
-    import os, sys, torch, torch.distributed as dist
-    # DDP would import it in each rank; up to here they are one process.
-    import torch._dynamo
+    import sys, torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -74,7 +72,6 @@ SCRIPT = textwrap.dedent("""
                  state.deliveries.values()]
         print("whole", len(whole), all(whole), flush=True)
     dist.destroy_process_group()
-    os._exit(0)  # in milliseconds; an interpreter's own end takes a second
 """)
 
 

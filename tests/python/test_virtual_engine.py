@@ -187,15 +187,6 @@ def torch_job(tmp_path, body, **options):
     )
 
 
-# Ended in milliseconds: an interpreter's own end takes each rank a second.
-STEPS = """
-import os
-for i in range(1, 25): step(i)
-dist.destroy_process_group()
-os._exit(0)
-"""
-
-
 def test_pytorch_time_is_the_clocks(tmp_path, request):
     """Over MRC and over the TCP model: time is compute and network, losses and parameters agree,
     and the model has its label in the report. With --soak a second run over the TCP model repeats
@@ -210,7 +201,7 @@ def test_pytorch_time_is_the_clocks(tmp_path, request):
         options = {"tcp": {"cc": "cubic"}} if transport == "gloo" else {}
         r = lab.run(
             fabric("400 Gb/s"),
-            torch_job(tmp_path, STEPS, transport=transport),
+            torch_job(tmp_path, "for i in range(1, 25): step(i)\n", transport=transport),
             **options,
         )
         assert r["errors"] == 0, r.data.errors

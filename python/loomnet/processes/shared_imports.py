@@ -12,8 +12,9 @@ from loomnet.processes.inputs import unheard
 # Importing these starts no thread, opens nothing and asks for nothing that is a rank's own.
 KNOWN = frozenset({"numpy", "scipy", "sklearn", "torch"})
 OURS = "loomnet"  # each rank imports it by itself, and that changes nothing that others look at
-# What the first optimizer of a process imports, longer than torch itself. By then a script may have
-# set what this reads from the environment, so only where none does.
+# What the first optimizer of a process imports, and DistributedDataParallel, longer than torch
+# itself. By then a script may have set what this reads from the environment, so only where none
+# does.
 LATE = "import torch._dynamo"
 _READS = ("get", "keys", "items", "values", "copy")
 
@@ -37,7 +38,7 @@ def shared_imports(script: Path) -> tuple[str, ...]:
     found = reader.statements
     if not any(_packages(each) == {"torch"} for each in map(_parsed, found)):
         return ()
-    if reader.open and reader.plain and reader.optimizes:
+    if reader.open and reader.plain and reader.trains:
         found = [*found, LATE]
     return tuple(found)
 
@@ -49,7 +50,7 @@ class _Reader:
         statements: imports of packages in KNOWN, in the order in which they would run.
         open: nothing has come yet after which imports would run in another world.
         plain: nothing that was read imports unknown packages or changes the environment.
-        optimizes: an optimizer will be made, as far as words tell.
+        trains: an optimizer or a DistributedDataParallel will be made, as far as words tell.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +58,7 @@ class _Reader:
         self._seen: set[Path] = set()
         self.statements: list[str] = []
         self.open = self.plain = True
-        self.optimizes = False
+        self.trains = False
 
     def read(self, path: Path, *, beside: bool = False) -> None:
         if path in self._seen:
@@ -65,7 +66,7 @@ class _Reader:
         self._seen.add(path)
         source = path.read_bytes()
         tree = ast.parse(source)
-        self.optimizes |= b"optim" in source
+        self.trains |= b"optim" in source or b"DistributedDataParallel" in source
         changes = _changes_environment(tree)
         self.plain &= not changes
         body = list(tree.body)

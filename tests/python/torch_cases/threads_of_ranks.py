@@ -5,7 +5,6 @@ import threading
 import time
 
 import torch
-import torch._dynamo  # each rank's optimizer would; up to here they are one process
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.nn.parallel import DistributedDataParallel as DDP
