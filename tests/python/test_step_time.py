@@ -119,3 +119,16 @@ def test_a_job_stands_still_from_two_iterations_on(silence, still):
     data.iterations = [Iteration(1, 0, S), Iteration(2, S, 2 * S), Iteration(3, 2 * S, 9 * S)]
     phases = [Phase("before", 0, 2 * S), Phase("down", 3 * S, 4 * S), Phase("after", 4 * S, 9 * S)]
     assert measure.stood_still_s(data, phases, 1).value == pytest.approx(still)
+
+
+def test_faults_of_one_instant_have_the_same_figures_in_any_order():
+    """Each of them is followed by the next fault in time, not by the other one."""
+    data = RunData("finished", 9 * S, {0: HostSeries(busy=[(0, 9 * S)], silences=[(3 * S, 6 * S)])})
+    data.iterations = [Iteration(1, 0, S), Iteration(2, S, 2 * S), Iteration(3, 2 * S, 9 * S)]
+    lossy, down = Phase("lossy", 3 * S, 9 * S), Phase("down", 3 * S, 4 * S)
+    later, after = Phase("later", 7 * S, 8 * S), Phase("after", 8 * S, 9 * S)
+    for pair in ((lossy, down), (down, lossy)):
+        phases = [Phase("before", 0, 2 * S), *pair, later, after]
+        for index in (1, 2):
+            assert measure.next_fault_ps(phases, index, data.end_ps) == 7 * S
+            assert measure.stood_still_s(data, phases, index).value == pytest.approx(3)

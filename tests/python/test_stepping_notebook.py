@@ -59,7 +59,7 @@ def test_it_runs_headless_as_it_lies_there(tmp_path):
     book = nbformat.read(BOOK, as_version=4)
     for cell in code_cells(book):
         cell.source = cell.source.replace('until="3 s"', 'until="1.2 s"')
-    executed(book, tmp_path)
+    executed(book, tmp_path, timeout=60)
     errors = [
         output
         for cell in code_cells(book)

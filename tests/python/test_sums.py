@@ -273,7 +273,7 @@ def long(repeat, stall_timeout="0.2 s"):
         ("p0.leaf1", 2),
         ("h1--p0.leaf1", 2),
         ("h0--p0.leaf0", 2),
-        ("p0.spine0", 1),
+        ("p0.spine1", 1),
         ("p0.leaf1--p0.spine*", 2),
     ],
 )

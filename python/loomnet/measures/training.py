@@ -296,8 +296,14 @@ def recovery_s(
 
 
 def next_fault_ps(phases: Sequence[Phase], index: int, end_ps: int) -> int:
-    """Up to where the recovery from a phase's fault is looked for: the next fault, or the end."""
-    following = [phase.start_ps for phase in phases[index + 1 :] if phase.name != "after"]
+    """Up to where the recovery from a phase's fault is looked for: the next fault, or the end.
+    Faults that begin at one instant have the same next one."""
+    began = phases[index].start_ps
+    following = [
+        phase.start_ps
+        for phase in phases[index + 1 :]
+        if phase.name != "after" and phase.start_ps > began
+    ]
     return min(following, default=end_ps)
 
 

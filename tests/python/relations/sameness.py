@@ -195,6 +195,8 @@ def fluid_is_a_bound(trial: Trial) -> Found:
     [job] = trial.world.jobs
     if job.get("queue_pair") == "per-step":
         raise Unfit("steps of a rank go by several ways")
+    if job.get("lifetimes"):
+        raise Unfit("how much a flow sends in its lifetime depends on how fast it goes")
     buckets = job.get("buckets", 1)  # how many, or the size of each
     least = ln.Size.of(
         MANY_PACKETS
