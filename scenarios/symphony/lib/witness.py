@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from loomnet.base.errors import UsageError
 
@@ -20,15 +21,14 @@ _PORT, _MAGIC = 18771, 0x5359
 _OTHER, _LAST = 1, 2
 _SECTION, _STATISTICS, _PACKET, _COMMENT, _FLAGS, _STARTED = 0x0A0D0D0A, 5, 6, 1, 2, 2
 _OUTBOUND = 2
-_MARKED = "marked by symphony: "
+_MARKED = b"marked by symphony: "
 _WORD, _BLOCK, _OPTION = struct.Struct("<I"), struct.Struct("<II"), struct.Struct("<HH")
 _EPB = struct.Struct("<IIIII")  # interface, time (high, low), captured, original
 _STEP = struct.Struct(">HBBHHHHI")
 _IP, _UDP = 14, 14 + 40  # Ethernet, IPv6 without extension headers
 
 
-@dataclass(frozen=True)
-class Departure:
+class Departure(NamedTuple):
     """A packet of a ring that left the captured port. `note`: what the program says of its mark,
     None for a packet that it has not marked."""
 
@@ -87,24 +87,23 @@ def _packet(data: bytes, block: int) -> Departure | None:
     magic, kind, gen, job, ring, rank, nranks, prog = _STEP.unpack_from(data, frame + _UDP + 8)
     if magic != _MAGIC or kind & _OTHER:
         return None
-    direction, note = 0, None
+    outbound, note = False, None
     at = frame + (captured + 3) // 4 * 4
     while True:
         code, length = _OPTION.unpack_from(data, at)
-        value = data[at + 4 : at + 4 + length]
         if code == 0:
             break
         if code == _FLAGS:
-            direction = value[0] & 3
-        elif code == _COMMENT and (text := value.decode()).startswith(_MARKED):
+            outbound = data[at + 4] & 3 == _OUTBOUND
+            if not outbound:
+                return None
+        elif code == _COMMENT and data.startswith(_MARKED, at + 4, at + 4 + length):
+            words = data[at + 4 + len(_MARKED) : at + 4 + length].decode().split()
             note = {
-                name: int(number)
-                for name, _, number in (
-                    word.partition("=") for word in text[len(_MARKED) :].split()
-                )
+                name: int(number) for name, _, number in (word.partition("=") for word in words)
             }
         at += 4 + (length + 3) // 4 * 4
-    if direction != _OUTBOUND:
+    if not outbound:
         return None
     return Departure(
         high << 32 | low,
