@@ -159,8 +159,8 @@ def carriers_late(placement, changes):
 
 @placed
 def test_carriers_follow_the_light(uses_machine, placement):
-    """Within 2 ms, or three times what this machine's kernel takes for the fastest change. What else
-    the machine does holds up threads of the kernel, so three runs may show it."""
+    """Within 2 ms, or three times what this machine's kernel takes for the fastest change. What
+    else the machine does holds up threads of the kernel, so three runs may show it."""
     changes, found = 20, []
     for _ in range(3):
         found.append({})
