@@ -164,7 +164,7 @@ def test_a_changed_word_of_a_slot_is_in_the_result(uses_machine, tmp_path):
 @pytest.mark.parametrize("policy", ["esa", "atp"])
 def test_slots_by_job_over_time(uses_machine, tmp_path, policy):
     """The series reads the kernel's maps while the switch sums, and the sums stay exact."""
-    jobs = [ln.AllReduce("60 kB", repeat=6, ranks=2, allreduce="ina", name=name) for name in "ab"]
+    jobs = [ln.AllReduce("60 kB", repeat=18, ranks=2, allreduce="ina", name=name) for name in "ab"]
     r = go(tmp_path, star(policy, pool=48 * 1056), jobs, pools="20 ms")
     table = r.pool("p0.leaf0")
     assert len(set(table.column("time"))) >= 5 and set(table.column("job")) == {"a", "b"}
