@@ -133,9 +133,9 @@ def test_dark_time_and_circuits_that_stay(uses_machine, dilation, placement):
         assert "drop_blocked" not in found and "drop_light" not in found
 
 
-def carriers_late(placement, changes):
-    """Wall time from the light to each host's carrier, of changes down (False) and up (True)."""
-    hosts = [f"h{host}" for host in range(4)]
+@placed
+def test_carriers_follow_the_light(uses_machine, placement):
+    hosts, changes = [f"h{host}" for host in range(4)], 20
     pairs = [("h0", "h1"), ("h2", "h3")], [("h0", "h2"), ("h1", "h3")]
     with ln.lab(star(profile="sim25", placement=placement), clock="live") as lab:
         watch = around(lab, hosts, WATCH, changes * 0.08 + 1, "p0")
@@ -154,25 +154,18 @@ def carriers_late(placement, changes):
             assert len(told) == 2 * changes
             for (due, up), (at, _) in zip(told, seen[number], strict=True):
                 late[up].append(at - due)
-    return late
-
-
-@placed
-def test_carriers_follow_the_light(uses_machine, placement):
-    """Within 2 ms, or three times what this machine's kernel takes for the fastest change. What
-    else the machine does holds up threads of the kernel, so three runs may show it."""
-    changes, found = 20, []
-    for _ in range(3):
-        found.append({})
-        for up, each in carriers_late(placement, changes).items():
-            assert min(each) > -0.1 * MS
-            # The slowest of the four hosts, of each change.
-            slowest = sorted(max(each[change::changes]) / MS for change in range(changes))
-            found[-1]["up" if up else "down"] = [round(ms, 2) for ms in slowest]
-        print(placement, "ms after the light:", found[-1])
-        if all(ms[3 * changes // 4] < max(2, 3 * ms[0]) for ms in found[-1].values()):
-            return
-    raise AssertionError(found)
+    for up, each in late.items():
+        # The slowest of the four hosts, of each change.
+        slowest = sorted(max(each[change::changes]) / MS for change in range(changes))
+        print(
+            placement,
+            "up" if up else "down",
+            "ms after the light:",
+            *(f"{ms:.2f}" for ms in slowest),
+        )
+        assert min(each) > -0.1 * MS
+        # All, on an idle machine; what else it does holds up threads of the kernel.
+        assert slowest[3 * changes // 4] < 2
 
 
 def test_hosts_kernels_go_where_the_light_goes(uses_machine):

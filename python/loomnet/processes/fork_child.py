@@ -37,8 +37,8 @@ def serve() -> None:
         sys.path[0] = os.path.dirname(sys.argv[0])
     known = _descriptors()
     reason = _imported(json.loads(channel.recv(_MOST_BYTES))) or _unsound(known)
-    # What is imported lives as long as the rank. Otherwise the collection at its end would go
-    # through all of it in each rank, and copy its pages: up to a second of processor time.
+    # Imported modules live as long as the rank, so its collector need not look at them. At a rank's
+    # end it would go through them all and copy their pages: up to a second of processor time.
     gc.freeze()
     _send(channel, {"reason": reason})
     said = os.pread(1, os.fstat(1).st_size, 0)  # by the imports: each rank would have said it
