@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/tcp_dumbbell.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet {
 namespace {
@@ -13,6 +14,7 @@ using testing::with;
 class EachControl : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EachControl, FillsACleanPath) {
+  SKIP_UNDER_ASAN();
   Dumbbell bed(with(GetParam()), kBdp, std::string(GetParam()) == "dctcp" ? 65 * 1514 : 0);
   bed.flow(0, {});
   bed.network.run_until(seconds(10));
@@ -26,6 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Controls, EachControl,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TwoFlows, CubicConvergesToFairShares) {
+  SKIP_UNDER_ASAN();
   Dumbbell bed(with("cubic"));
   bed.two = true;
   bed.flow(0, {});
@@ -68,6 +71,7 @@ TEST(Bbr, KeepsTheQueueSmall) {
 
 // The same deep buffer under CUBIC fills: the test above can fail.
 TEST(Bbr, WhereCubicFillsTheBuffer) {
+  SKIP_UNDER_ASAN();
   Dumbbell bed(with("cubic"), 8 * kBdp);
   bed.flow(0, {});
   bed.network.run_until(seconds(10));

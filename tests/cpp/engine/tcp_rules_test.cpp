@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/tcp_dumbbell.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet {
 namespace {
@@ -31,6 +32,7 @@ Shares shares(const tcp::TcpOptions& first, const tcp::TcpOptions& second, std::
 // The draft, "A Dual-Time-Scale Approach for Coexistence": version 3 probes no more often than CUBIC
 // does where that is slower, and heeds losses, so that it leaves CUBIC what version 1 takes.
 TEST(Bbr3, LeavesCubicMoreThanVersion1InShallowBuffers) {
+  SKIP_UNDER_ASAN();
   for (const std::uint32_t buffer : {kBdp / 4, kBdp / 2}) {
     const Shares one = shares(with("bbr"), with("cubic"), buffer);
     const Shares three = shares(with("bbr3"), with("cubic"), buffer);
@@ -41,6 +43,7 @@ TEST(Bbr3, LeavesCubicMoreThanVersion1InShallowBuffers) {
 }
 
 TEST(Bbr3, SharesABufferOfOneBdpWithCubic) {
+  SKIP_UNDER_ASAN();
   const Shares one = shares(with("bbr"), with("cubic"), kBdp);
   const Shares three = shares(with("bbr3"), with("cubic"), kBdp);
   EXPECT_LT(std::abs(three.first - 0.5), std::abs(one.first - 0.5));
@@ -55,6 +58,7 @@ tcp::TcpOptions copa(bool mode_switch) {
 // Section 2.2 of the publication: in default mode Copa gives way to what fills buffers; in
 // competitive mode it does not.
 TEST(Copa, CompetesWithCubicOnlyInCompetitiveMode) {
+  SKIP_UNDER_ASAN();
   const Shares gives_way = shares(copa(false), with("cubic"), kBdp);
   const Shares competes = shares(copa(true), with("cubic"), kBdp);
   EXPECT_LT(gives_way.first, 0.15);
@@ -63,6 +67,7 @@ TEST(Copa, CompetesWithCubicOnlyInCompetitiveMode) {
 }
 
 TEST(Vegas, GivesWayToCubic) {
+  SKIP_UNDER_ASAN();
   const Shares seen = shares(with("vegas"), with("cubic"), kBdp);
   EXPECT_LT(seen.first, 0.25);
 }

@@ -6,6 +6,7 @@
 
 #include "clock/random.hpp"
 #include "link/half_link.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet {
 namespace {
@@ -21,6 +22,7 @@ struct Sum : LinkReceiver {
 class MD1 : public ::testing::TestWithParam<double> {};
 
 TEST_P(MD1, MeanWaitWithinOnePercent) {
+  SKIP_UNDER_ASAN();
   const double load = GetParam();
   constexpr std::size_t kPackets = 4'000'000;
   EventQueue events;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "transport_ina/ina_network_run.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet::ina::test {
 namespace {
@@ -199,10 +200,12 @@ constexpr std::uint64_t kLossyEvents = 30'000;
 class InaControls : public ::testing::TestWithParam<aggregate_scheme> {};
 
 TEST_P(InaControls, WithAllRulesRunsEnd) {
+  SKIP_UNDER_ASAN();
   EXPECT_EQ(outcomes(60, kLossyEvents, [](std::uint64_t seed) { return lossy(GetParam(), seed); }).exact, 60);
 }
 
 TEST_P(InaControls, WithoutWorkersTimersRunsStop) {
+  SKIP_UNDER_ASAN();
   const Outcome out = outcomes(60, kLossyEvents, [](std::uint64_t seed) {
     Case c = lossy(GetParam(), seed);
     c.removed.worker_timers = true;
@@ -213,6 +216,7 @@ TEST_P(InaControls, WithoutWorkersTimersRunsStop) {
 }
 
 TEST_P(InaControls, WithoutKeptResultsRunsStop) {
+  SKIP_UNDER_ASAN();
   const Outcome out = outcomes(60, kLossyEvents, [](std::uint64_t seed) {
     Case c = lossy(GetParam(), seed);
     c.options.result_path = ResultPath::server;
@@ -224,6 +228,7 @@ TEST_P(InaControls, WithoutKeptResultsRunsStop) {
 }
 
 TEST_P(InaControls, WhereRetransmissionsUseSlotsRunsStop) {
+  SKIP_UNDER_ASAN();
   const Outcome out = outcomes(60, kLossyEvents, [](std::uint64_t seed) {
     Case c = lossy(GetParam(), seed);
     c.options.result_path = ResultPath::server;

@@ -4,6 +4,7 @@
 #include "counted_memory.hpp"
 #include "testbed_bare.hpp"
 #include "transport/roce/roce_transport.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 using Pair = testbed::BarePair<roce::RoceTransport>;
 
 TEST(RoceSteadyState, NothingIsAllocatedPerPacket) {
+  SKIP_UNDER_ASAN();
   Pair pair(roce::RoceOptions{}, 16);
   const auto round = [&] {
     for (QpNumber q = 0; q < 16; ++q) {

@@ -4,6 +4,7 @@
 #include "counted_memory.hpp"
 #include "testbed_bare.hpp"
 #include "transport/tcp/tcp_transport.hpp"
+#include "under_asan.hpp"
 
 namespace loomnet::tcp {
 namespace {
@@ -19,6 +20,7 @@ TcpOptions options(const std::string& control) {
 class SteadyState : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SteadyState, NothingIsAllocatedPerPacket) {
+  SKIP_UNDER_ASAN();
   Pair pair(options(GetParam()), 16);
   const auto round = [&] {
     for (QpNumber q = 0; q < 16; ++q) {
