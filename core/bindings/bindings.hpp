@@ -45,6 +45,7 @@ void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_figures(pybind11::class_<Network>& network);
 void bind_panels(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_panel_device(pybind11::module_& m);
+void bind_learning(pybind11::module_& m);  // after traffic
 void bind_traffic(pybind11::module_& m);
 void bind_model_traffic(pybind11::module_& m);
 void bind_fluid(pybind11::module_& m);

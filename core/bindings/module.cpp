@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
   bind_astraea(m);
   bind_network(m);
   bind_traffic(m);
+  bind_learning(m);
   bind_model_traffic(m);
   bind_fluid(m);
   bind_region_driver(m);

@@ -175,6 +175,10 @@ void Network::set_tap(Tap* tap, bool all_links) {
   for (LinkId link = 0; link < links(); ++link) watch(link);
 }
 
+void Network::count_losses(QueueLosses* losses) {
+  for (const auto& link : links_) link->count_losses(losses);
+}
+
 void Network::apply(const LinkChange& change) {
   const Picoseconds now = events_.now();
   if (change.up && *change.up != half(change.link, true).up()) {

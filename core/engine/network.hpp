@@ -68,6 +68,8 @@ class Network {
   // to watch().
   void set_tap(Tap* tap, bool all_links);
   Tap* tap() const { return shared_.tap; }
+  // Payload that the queues of all links drop from now on.
+  void count_losses(QueueLosses* losses);
   void watch(LinkId link) {
     half(link, true).watch(shared_.tap, 2 * link);
     half(link, false).watch(shared_.tap, 2 * link + 1);

@@ -87,6 +87,8 @@ class alignas(128) HalfLink final : public EventHandler {
     port_.number = number;
     note_observers();
   }
+  // What queues here drop from now on is added to `losses` (null: to nothing).
+  void count_losses(QueueLosses* losses) { port_.losses = losses; }
   // Calls `hook` (null: none) for every packet that leaves from now on.
   void set_egress(std::unique_ptr<EgressHook> hook) {
     hook_ = std::move(hook);

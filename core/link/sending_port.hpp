@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "clock/random.hpp"
+#include "link/queue_losses.hpp"
 #include "packet/ecn.hpp"
 #include "packet/packet.hpp"
 #include "packet/tap.hpp"
@@ -69,6 +70,7 @@ struct SendingPort {
   LinkCounters counters;
   RandomStream random;
   Tap* tap = nullptr;
+  QueueLosses* losses = nullptr;  // null: nobody asks
   std::uint32_t number = 0;  // of the half-link, as the tap knows it
   std::uint8_t ecn_before_mark = 0;  // of the packet that mark() was last called for; 0: it had CE already
 
@@ -80,6 +82,7 @@ struct SendingPort {
   }
   void drop(QueueDrop reason, const Packet& packet, Picoseconds now) {
     ++counters.queue_drops[reason];
+    if (losses) losses->add(packet);
     if (tap) [[unlikely]] {
       tap->dropped(number, packet, counters.queue_drop_names[reason], false, now);
     }

@@ -139,6 +139,11 @@ std::vector<std::uint64_t> Nic::acked(QpNumber qp) {
   return found;
 }
 
+Pupil* Nic::pupil(QpNumber qp, std::size_t part) {
+  Transport& by = connected_by(qp, "pupil");
+  return later(qp) ? nullptr : by.pupil(qp, part);
+}
+
 void Nic::set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {
   Transport& by = connected_by(qp, "set_limits");
   now_ = now;

@@ -87,6 +87,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   bool ahead(QpNumber qp) { return carrier_of(qp).ahead(qp); }
   // As Transport::acked, of each part.
   std::vector<std::uint64_t> acked(QpNumber qp);
+  // As Transport::pupil; null, too, before the queue pair is connected.
+  Pupil* pupil(QpNumber qp, std::size_t part);
   // As Transport::on_limits.
   void set_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now);
   // As Transport::on_trees.

@@ -79,6 +79,10 @@ class FlowTraffic final : public EventHandler, private NetworkWatcher {
   const std::vector<Round>& rounds() const { return ended_rounds_; }
   // Of all flows that were launched: round by round, each in the order of add().
   const std::vector<FlowResult>& results() const { return results_; }
+  // As add() was given it.
+  const FlowConfig& flow(std::size_t index) const { return flows_.at(index).config; }
+  std::size_t flows() const { return flows_.size(); }
+  JobId job() const { return job_; }
   // Indices in results() of the flows under way now, rising.
   std::vector<std::size_t> under_way() const;
   // What the transport had acknowledged to a part of the queue pair when the flow of this result began, which is under

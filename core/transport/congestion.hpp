@@ -15,6 +15,7 @@
 #include "transport/limits_set.hpp"
 #include "transport/observer.hpp"
 #include "transport/options.hpp"
+#include "transport/pupil.hpp"
 
 namespace loomnet {
 
@@ -204,6 +205,8 @@ class CongestionControl {
   virtual void on_restart(Picoseconds) {}
   // So many of the flow's ports carry data now.
   virtual void on_ports(std::size_t /*live*/, std::size_t /*total*/, Picoseconds) {}
+  // A control whose decisions somebody outside may make says so; null: nobody.
+  virtual Pupil* pupil() { return nullptr; }
   // What this control has of its own, for series and tests.
   virtual void observe(Observer&) const {}
   const Reactions& reactions() const { return reactions_; }

@@ -21,6 +21,7 @@
 #include "packet/packet.hpp"
 #include "transport/limits_set.hpp"
 #include "transport/observer.hpp"
+#include "transport/pupil.hpp"
 
 namespace loomnet {
 
@@ -260,6 +261,9 @@ class Transport {
   virtual void on_renew(QpNumber, Picoseconds) {
     throw std::invalid_argument("transport " + std::string(name()) + ": a queue pair does not begin anew");
   }
+  // What a learner sees of a sender, and answers to; null: the sender decides alone. `part`: as state() has
+  // it. Until the next call of this transport.
+  virtual Pupil* pupil(QpNumber, std::size_t /*part*/) { return nullptr; }
   // Sets limits of a sender; its congestion control goes on from them. `part`:
   // as state() has it. Throws std::invalid_argument where the sender obeys no such limit.
   virtual void on_limits(QpNumber, std::size_t /*part*/, const LimitsSet&, Picoseconds) {

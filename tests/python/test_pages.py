@@ -34,6 +34,7 @@ OWN_TESTS = {
     "docs/foreign-files.md": "test_foreign_files.py",
     "docs/ina-jobs.md": "test_ina_jobs_docs.py",
     "docs/ina.md": "test_ina_scenarios.py",
+    "docs/learning.md": "test_learning.py",
     "docs/model-jobs.md": "test_model_jobs_doc.py",
     "docs/ocs.md": "test_ocs_doc.py",
     "docs/panels.md": "test_panels_doc.py",

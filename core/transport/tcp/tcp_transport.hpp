@@ -38,6 +38,7 @@ class TcpTransport final : public Transport {
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   bool ahead(QpNumber qp) const override { return sender(qp).ahead(); }
   void on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) override;
+  Pupil* pupil(QpNumber qp, std::size_t) override { return sender(qp).control().pupil(); }
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }

@@ -24,6 +24,7 @@ __all__: list[str] = [
     "CongestionFlow",
     "Copilot",
     "DATA_TYPES",
+    "Episodes",
     "ExecutorSums",
     "FlowProbe",
     "FlowTraffic",
@@ -1219,6 +1220,70 @@ class CollectiveTraffic:
     def steps_unlogged(self) -> int: ...
     @property
     def wrong(self) -> int: ...
+
+class Episodes:
+    """
+    Networks whose flows a learner decides for (congestion control "astraea" with policy="outside"), stepped together. Rows of its arrays are [episode, flow].
+    """
+
+    TERMS: typing.ClassVar[list] = [
+        "seconds",
+        "throughput_Bps",
+        "rtt_us",
+        "least_rtt_us",
+        "loss_Bps",
+        "queue_loss_Bps",
+        "pacing_Bps",
+        "window_packets",
+    ]
+
+    def __init__(self, flows: int, inputs: int) -> None:
+        """
+        flows: rows of each episode. inputs: numbers that a policy sees.
+        """
+
+    def __len__(self) -> int: ...
+    def act(self, actions: numpy.typing.ArrayLike) -> None:
+        """
+        Decides: float64[episodes, flows], -1 to 1 for flows that are due, NaN for none.
+        """
+
+    def add(
+        self,
+        network: Network,
+        traffics: collections.abc.Sequence[FlowTraffic],
+        *,
+        capacity_Bps: float,
+        buffer_bytes: float,
+        base_rtt_us: collections.abc.Sequence[float],
+        c0: float,
+        c1: float,
+        c2: float,
+        c3: float,
+        c4: float,
+        beta: float,
+        lat_cap: float | None,
+    ) -> None:
+        """
+        One more, before arrays(). base_rtt_us: of each flow. c0 … lat_cap: of the reward.
+        """
+
+    def advance(
+        self, until_ps: numpy.typing.ArrayLike, which: numpy.typing.ArrayLike
+    ) -> numpy.typing.NDArray[numpy.uint8]:
+        """
+        Passes time in those episodes, int64[episodes] at most up to then, to the next moment at which a flow is due. uint8[episodes]: 0 a flow is due, 1 the time is reached, 2 the run must be looked at.
+        """
+
+    def arrays(self) -> dict:
+        """
+        The arrays by name, always the same: present, due, born, left (bool[episodes, flows]), terms (float64[episodes, flows, terms]), inputs (float32[episodes, flows, inputs]: of flows that are due), reward, reward_terms, global_state, now_ps.
+        """
+
+    def show(self) -> None:
+        """
+        Writes what the flows show now into arrays().
+        """
 
 class BucketSums:
     """

@@ -208,6 +208,13 @@ class RunLoop:
             self.start_due()
             self.report()
 
+    def attend(self, stop: str) -> None:
+        """Time has passed by other means than advance(): takes in what happened until now. `stop`:
+        why it stands, as Clock.pass_time has it."""
+        self.look(stop)
+        self.start_due()
+        self.report()
+
     def close(self, play: Play) -> None:
         """Once, when a job has ended: ends its processes."""
         if play in self.closed:

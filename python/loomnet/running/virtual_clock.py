@@ -43,7 +43,7 @@ LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 
 
 @contextmanager
-def _plugins_named() -> Iterator[None]:
+def plugins_named() -> Iterator[None]:
     """Around calls of the engine that call congestion controls in Python, or switch programs of C
     files. Raises PluginError, and PluginInterrupted for Ctrl-C in a control, by its name."""
     try:
@@ -74,7 +74,7 @@ class VirtualRunner:
         check_options(request.options, [asked.job for asked in request.jobs])
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
-            with _plugins_named():
+            with plugins_named():
                 sampler = Sampler.of(request.options, request.plan)
                 clock = VirtualClock(request, stack)
                 plays = [clock.play(asked) for asked in request.jobs]
@@ -148,14 +148,14 @@ class VirtualClock:
             raise WallTimeError(self.request.wall_reason)
 
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
-        with _plugins_named():
+        with plugins_named():
             if self.ranks is None:
                 return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
             stop = self.ranks.run(until_ps, LOOK_MS)
         return stop if stop in ("reached", "stuck") else "looked"
 
     def skip_to(self, at_ps: int) -> None:
-        with _plugins_named():
+        with plugins_named():
             self.network.run_until(at_ps)
 
     # --- ranks ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class VirtualClock:
         return self.engine.carried(halves)
 
     def probe(self, probe: _core.FlowProbe) -> Any:
-        with _plugins_named():
+        with plugins_named():
             return probe.take()
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:

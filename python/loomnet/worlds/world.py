@@ -116,7 +116,7 @@ class World:
         self._loop = RunLoop(self._request, clock, plays, _unseen, None)
         self._loop.begin()
         # Time 0 is the first job's, which begins some round trips after the engine's clock.
-        self._loop.advance(self._origin_ps)
+        self._loop.advance(self.origin_ps)
         self._senders = SenderRows(clock, plays)
         return self._senders.look()
 
@@ -128,7 +128,7 @@ class World:
         until = Time.given("World.step: until", until)
         if until < self.now:
             raise UsageError(f"World.step: {until} is over; it is {self.now}")
-        at_ps = self._origin_ps + until.count
+        at_ps = self.origin_ps + until.count
         loop.advance(at_ps)
         loop.clock.check()
         if loop.clock.now_ps < at_ps:  # all flows have ended
@@ -154,7 +154,7 @@ class World:
     @property
     def now(self) -> Time:
         """Time since reset()."""
-        return Time.of(max(self._begun("now").clock.now_ps - self._origin_ps, 0))
+        return Time.of(max(self._begun("now").clock.now_ps - self.origin_ps, 0))
 
     @property
     def done(self) -> bool:
@@ -164,11 +164,29 @@ class World:
     @property
     def flows(self) -> list[FlowRows]:
         """Of each job the flows so far, as `result.flows` has them: FlowRows.columns."""
+        self._begun("flows")
         return [
             play.traffic.flows().since(play.origin_ps)
-            for play in self._plays
+            for play in self.plays
             if play.traffic is not None
         ]
+
+    @property
+    def loop(self) -> RunLoop:
+        """What drives it, for those that let time pass by other means: RunLoop.attend()."""
+        return self._begun("loop")
+
+    @property
+    def plays(self) -> list[TrafficPlay]:
+        """One for each job."""
+        return [play for play in self._begun("plays").plays if isinstance(play, TrafficPlay)]
+
+    @property
+    def origin_ps(self) -> int:
+        """Time 0 on the engine's clock."""
+        lead: Play = self._begun("now").lead
+        assert lead.origin_ps is not None
+        return lead.origin_ps
 
     def __repr__(self) -> str:
         jobs = ", ".join(type(each.job).__name__ for each in self._request.jobs)
@@ -187,16 +205,6 @@ class World:
         if self._loop is None:
             raise UsageError(f"World.{what}: call reset() first")
         return self._loop
-
-    @property
-    def _plays(self) -> list[TrafficPlay]:
-        return [play for play in self._begun("flows").plays if isinstance(play, TrafficPlay)]
-
-    @property
-    def _origin_ps(self) -> int:
-        lead: Play = self._begun("now").lead
-        assert lead.origin_ps is not None
-        return lead.origin_ps
 
 
 def _plain(seed: int) -> int:

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -398,8 +399,8 @@ TEST(AstraeaOptions, RefuseWhatDoesNotFit) {
   EXPECT_THAT(refusal({{"interval_us", std::int64_t{1'000}}}), HasSubstr("is less than wake_us, 5000"));
   EXPECT_EQ(refusal({{"interval_us", std::int64_t{1'000}}, {"wake_us", std::int64_t{0}}}), "accepted");
   EXPECT_EQ(refusal({{"policy", std::string("mine.astp")}}),
-            "astraea.policy: no policy \"mine.astp\"; give \"teacher\", \"hold\", or what _core.astraea_policy() "
-            "returned in this process for the bytes of a file");
+            "astraea.policy: no policy \"mine.astp\"; give \"teacher\", \"hold\", \"outside\", or what "
+            "_core.astraea_policy() returned in this process for the bytes of a file");
 }
 
 TEST(AstraeaOptions, RefuseAPolicyThatWasTrainedOtherwise) {
@@ -424,6 +425,66 @@ TEST(AstraeaOptions, RefuseAPolicyThatWasTrainedOtherwise) {
 TEST(AstraeaOptions, SayInTheReportWhenNoPolicyWasGiven) {
   EXPECT_THAT(astraea_kind().note({}), HasSubstr("no trained one is shipped"));
   EXPECT_EQ(astraea_kind().note(kHeld), "");
+  EXPECT_THAT(astraea_kind().note({{"policy", std::string("outside")}}), HasSubstr("nobody decides in this run"));
+}
+
+// --- decisions from outside --------------------------------------------------------------------------
+
+TEST(Astraea, DecidedFromOutsideAsTheTeacherDecidesItIsTheSameFlow) {
+  const OptionValues none = {{"startup", std::string("none")}};
+  OptionValues outside = none;
+  outside.emplace_back("policy", std::string("outside"));
+  Flow taught(none), led(outside);
+  ASSERT_FALSE(taught.control->pupil()->waits());
+  int decisions = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    const Picoseconds until = taught.now + milliseconds(1);
+    const Picoseconds rtt = milliseconds(20 + i / 60 % 12);
+    for (Flow* flow : {&taught, &led}) {
+      flow->now = until;
+      flow->tick();
+    }
+    Pupil& pupil = *led.control->pupil();
+    ASSERT_FALSE(taught.control->pupil()->waits());
+    if (pupil.waits()) {
+      ++decisions;
+      EXPECT_EQ(pupil.interval().end, until);
+      EXPECT_GE(pupil.interval().rtt_us, 20'000);
+      EXPECT_LE(pupil.interval().rtt_us, 31'000);
+      EXPECT_EQ(pupil.interval().window_packets, static_cast<double>(led.window()));
+      EXPECT_EQ(pupil.input().size(), 55u);
+      pupil.act(taught.seen("action"));
+      EXPECT_FALSE(pupil.waits());
+    }
+    for (Flow* flow : {&taught, &led}) {
+      flow->ack(rtt);
+      flow->send(1);
+    }
+    ASSERT_EQ(led.limits.cwnd, taught.limits.cwnd) << i;
+    ASSERT_EQ(led.limits.pacing_rate, taught.limits.pacing_rate) << i;
+  }
+  EXPECT_NEAR(decisions, 100, 2);
+  EXPECT_NE(led.window(), 10u);
+}
+
+TEST(Astraea, HoldsItsWindowWhereNobodyDecides) {
+  Flow flow({{"startup", std::string("none")}, {"policy", std::string("outside")}});
+  flow.go(flow.now + seconds(2), milliseconds(20));
+  EXPECT_TRUE(flow.control->pupil()->waits());
+  EXPECT_EQ(flow.window(), 10u);
+}
+
+TEST(Astraea, RefusesDecisionsThatAreNone) {
+  Flow flow({{"startup", std::string("none")}, {"policy", std::string("outside")}});
+  Pupil& pupil = *flow.control->pupil();
+  EXPECT_THROW(pupil.act(0), std::logic_error);
+  flow.go(flow.now + milliseconds(40), milliseconds(20));
+  ASSERT_TRUE(pupil.waits());
+  for (const double action : {1.001, -1.5, std::nan(""), HUGE_VAL}) {
+    EXPECT_THROW(pupil.act(action), std::invalid_argument) << action;
+  }
+  pupil.act(-1);
+  EXPECT_THROW(pupil.act(-1), std::logic_error);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "transport/congestion/astraea/teacher.hpp"
 
@@ -102,28 +103,44 @@ Measured Astraea::measure(Picoseconds now) const {
 void Astraea::end_interval(Picoseconds now) {
   const Measured m = measure(now);
   const double least = interval_.rtts.least_us;
-  const std::uint32_t most_out = std::max(interval_.most_out, packets_out_);
-  interval_ = {.began = now, .lost_before = lost_total_};
-  // While the window grows back after a timeout, actions are on the window that it grows to.
-  const std::uint32_t window = after_timeout_ ? command_ : packets(limits_.cwnd);
-  std::uint32_t to = 0;
+  most_out_ = std::max(interval_.most_out, packets_out_);
   const bool acts = agent_.observe(m, least, now);
+  seen_ = {interval_.began,           now,        m.avg_thr_Bps, m.avg_urtt_us,
+           agent_.range().min_rtt_us, m.loss_Bps, m.pacing_Bps,  m.cwnd};
+  interval_ = {.began = now, .lost_before = lost_total_};
+  waits_ = acts && policy_.rule == Rule::outside;
   if (!acts) {
-    to = agent_.command_without_policy(window, now);
+    if (const std::uint32_t to = agent_.command_without_policy(window(), now); to > 0) command(to);
   } else if (policy_.rule == Rule::teacher) {
-    to = agent_.command(teacher_action(m, agent_.range(), interval_us_, alpha_), window);
+    decide(teacher_action(m, agent_.range(), interval_us_, alpha_));
   } else if (policy_.rule == Rule::hold) {
-    to = agent_.command(0, window);
-  } else if (arithmetic_ == Arithmetic::int16) {
+    decide(0);
+  } else if (policy_.rule == Rule::trained && arithmetic_ == Arithmetic::int16) {
     std::int16_t q = 0;
     policy_.trained->act_int16(agent_.input(), {&q, 1});
-    to = agent_.command_int(q, window);
-  } else {
+    take(agent_.command_int(q, window()));
+  } else if (policy_.rule == Rule::trained) {
     float a = 0;
     policy_.trained->act(agent_.input(), {&a, 1});
-    to = agent_.command(a, window);
+    decide(a);
   }
-  if (to == 0 || (acts && to > window && !filled(window, most_out))) return;
+}
+
+void Astraea::act(double action) {
+  if (!waits_) throw std::logic_error("astraea: nobody waits for an action");
+  if (!(action >= -1 && action <= 1)) throw std::invalid_argument("astraea: an action is -1 to 1");
+  waits_ = false;
+  decide(action);
+}
+
+void Astraea::decide(double action) { take(agent_.command(action, window())); }
+
+// What a policy commands. A window that was not used does not grow.
+void Astraea::take(std::uint32_t to) {
+  if (to <= window() || filled(window(), most_out_)) command(to);
+}
+
+void Astraea::command(std::uint32_t to) {
   command_ = to;
   command_due_ = true;
 }

@@ -32,7 +32,7 @@ struct AstraeaOptions {
   Picoseconds wake() const { return microseconds(wake_us); }
 };
 
-class Astraea final : public CongestionControl {
+class Astraea final : public CongestionControl, private Pupil {
  public:
   Astraea(FlowLimits& limits, const AstraeaOptions& options, const AgentOptions& agent, NamedPolicy policy,
           const FlowContext& flow);
@@ -43,6 +43,8 @@ class Astraea final : public CongestionControl {
   void on_recovered(Picoseconds now) override;
   void on_undo(Picoseconds now) override;
   void on_restart(Picoseconds now) override;
+  // Under policy="outside" it waits for decisions; under the others it shows its intervals.
+  Pupil* pupil() override { return this; }
   void observe(Observer& out) const override;
 
   const Agent& agent() const { return agent_; }
@@ -58,6 +60,12 @@ class Astraea final : public CongestionControl {
     std::uint64_t lost_before = 0;  // bytes lost since the flow began
   };
 
+  bool waits() const override { return waits_; }
+  Picoseconds wake() const override { return wake_; }
+  const PupilInterval& interval() const override { return seen_; }
+  std::span<const float> input() const override { return agent_.input(); }
+  void act(double action) override;
+
   std::uint32_t packets(std::uint64_t bytes) const;
   std::uint64_t bytes(std::uint32_t packets) const { return std::uint64_t{packets} * limits_.mss; }
   bool paused() const;
@@ -65,10 +73,15 @@ class Astraea final : public CongestionControl {
   void wake_up(Picoseconds now);
   void end_interval(Picoseconds now);
   Measured measure(Picoseconds now) const;
+  void decide(double action);
+  void take(std::uint32_t to);
+  void command(std::uint32_t to);
   void schedule(Picoseconds now);
   void take_window(std::uint64_t bytes);
   void leave_start(const AckSample& s);
   void pace();
+  // While the window grows back after a timeout, actions are on the window that it grows to.
+  std::uint32_t window() const { return after_timeout_ ? command_ : packets(limits_.cwnd); }
   static bool filled(std::uint32_t window, std::uint32_t packets_out);
 
   const Picoseconds wake_;
@@ -79,6 +92,9 @@ class Astraea final : public CongestionControl {
   const NamedPolicy policy_;
   Agent agent_;
   Interval interval_;
+  PupilInterval seen_;
+  std::uint32_t most_out_ = 0;   // packets in flight during the interval of `seen_`
+  bool waits_ = false;           // for act()
   RttSamples start_rtts_;        // since the last wake-up
   bool began_ = false;           // an interval is under way
   bool lost_in_start_ = false, left_start_ = false;

@@ -89,7 +89,12 @@ CongestionMake choose(const OptionValues& values) {
 
 std::string note(const OptionValues& values) {
   for (const auto& [name, value] : values) {
-    if (name == "policy") return {};
+    if (name != "policy") continue;
+    const std::string* policy = std::get_if<std::string>(&value);
+    return policy && *policy == "outside"
+               ? "astraea: policy=\"outside\": nobody decides in this run, so windows stay as the start-up left them; "
+                 "loomnet.learning is where a learner does"
+               : std::string();
   }
   return "astraea: no policy was given and no trained one is shipped: flows follow the rule policy=\"teacher\"";
 }
@@ -101,7 +106,8 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
     using O = AstraeaOptions;
     OptionTable<O> t(kControl);
     t.add("policy", &O::policy,
-          {.doc = "\"teacher\", \"hold\", or the name that _core.astraea_policy() gave a policy file"})
+          {.doc = "\"teacher\", \"hold\", the name that _core.astraea_policy() gave a policy file, or \"outside\": "
+                  "a learner decides"})
         .add("interval_us", &O::interval_us,
              {.unit = "us",
               .doc = "between two decisions of a flow; a trained policy has its own",

@@ -41,10 +41,11 @@ void forget_policy(const std::string& name) { all().erase(name); }
 NamedPolicy policy_named(const std::string& name) {
   if (name == "hold") return {Rule::hold, nullptr};
   if (name == "teacher") return {Rule::teacher, nullptr};
+  if (name == "outside") return {Rule::outside, nullptr};
   const auto found = all().find(name);
   if (found == all().end()) {
     throw std::invalid_argument("no policy \"" + name +
-                                "\"; give \"teacher\", \"hold\", or what "
+                                "\"; give \"teacher\", \"hold\", \"outside\", or what "
                                 "_core.astraea_policy() returned in this process for the bytes of a file");
   }
   return {Rule::trained, found->second};

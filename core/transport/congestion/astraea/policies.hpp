@@ -1,4 +1,4 @@
-// The policies that flows of this process can follow, by name: two that are always there, and those whose
+// The policies that flows of this process can follow, by name: three that are always there, and those whose
 // files were handed in. A run names a policy, it never names a file: so the engine, which may run as root,
 // opens no path for a user.
 #pragma once
@@ -15,6 +15,7 @@ namespace loomnet::astraea {
 enum class Rule : std::uint8_t {
   hold,     // always 0: what a policy is compared with
   teacher,  // teacher.hpp
+  outside,  // somebody else decides, through Pupil
   trained,
 };
 

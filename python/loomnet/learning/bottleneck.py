@@ -1,0 +1,139 @@
+"""What flows under training share: one link with its queue, and when they come and go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics.model import Fabric
+from loomnet.faults.model import Fault, loss
+from loomnet.jobs.flows import Flows
+from loomnet.worlds.world import World
+
+LEARNED = "outside"  # the policy of flows that a learner decides for
+ENDLESS = "1 PB"  # a flow's size: it ends by its lifetime
+FASTER = 10  # rate of the hosts' own links, in that of the bottleneck
+MTU = 1500
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow of a bottleneck.
+
+    Attributes:
+        start: when it joins, counted from the episode's begin.
+        lifetime: how long it sends; None: to the episode's end.
+        rtt: of it without any queue; None: the bottleneck's.
+        cc: its congestion control, as a job's `cc=`; None: the learner decides.
+    """
+
+    start: Time | str = "0 s"
+    lifetime: Time | str | None = None
+    rtt: Time | str | None = None
+    cc: str | Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """A link with a queue that flows of kernel TCP share, for one episode.
+
+    Attributes:
+        rate: of the link, each way.
+        rtt: round trip of a flow without any queue: a quarter before the link, the rest behind it.
+        buffer: of the link's queue, in bandwidth-delay products of `rate` and `rtt`.
+        flows: those that come and go.
+        length: of the episode.
+        loss: share of the packets that the link itself loses, which is no sign of congestion.
+        tcp: options of TCP and of Astraea's control (`interval_us`, `features`, …) beside `cc`.
+    """
+
+    rate: Rate | str = "100 Mb/s"
+    rtt: Time | str = "30 ms"
+    buffer: float = 1.0
+    flows: Sequence[Flow] = (Flow(), Flow())
+    length: Time | str = "60 s"
+    loss: float = 0.0
+    tcp: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.flows:
+            raise UsageError("Bottleneck.flows is empty: give one flow or more")
+        if not (math.isfinite(self.buffer) and self.buffer > 0):
+            raise UsageError(f"Bottleneck.buffer: {self.buffer} is not above 0")
+        if not 0 <= self.loss < 1:
+            raise UsageError(f"Bottleneck.loss: {self.loss} is no share of 0 to 1")
+        for name in ("cc", "policy"):
+            if name in self.tcp:
+                raise UsageError(f"Bottleneck.tcp: {name!r} is given by flow, as Flow(cc=)")
+        for number, flow in enumerate(self.flows):
+            rtt = self.rtt if flow.rtt is None else flow.rtt
+            if Time(rtt).count < Time(self.rtt).count // 2:
+                raise UsageError(
+                    f"Bottleneck.flows[{number}].rtt: {rtt} is less than half of {self.rtt}, the "
+                    "link's own; give a shorter rtt"
+                )
+
+    @property
+    def capacity_Bps(self) -> float:
+        return Rate(self.rate).count / 8
+
+    @property
+    def buffer_bytes(self) -> int:
+        return max(round(self.buffer * self.capacity_Bps * Time(self.rtt).count / 1e12), MTU)
+
+    @property
+    def base_rtts(self) -> list[Time]:
+        """Of each flow."""
+        return [Time(self.rtt if flow.rtt is None else flow.rtt) for flow in self.flows]
+
+    def fabric(self) -> Fabric:
+        """Host k sends to host n + k, each by links of its own to the bottleneck's ends."""
+        count, link = len(self.flows), Time(self.rtt).count // 4
+        fast = Rate.of(FASTER * Rate(self.rate).count)
+        fabric = Fabric("bottleneck")
+        for number in range(2 * count):
+            fabric.add_host(f"h{number}")
+        fabric.add_switch("left", plane=0)
+        fabric.add_switch("right", plane=0)
+        fabric.add_link("left", "right", rate=self.rate, delay=Time.of(link))
+        fabric.override("left->right", data_limit=Size.of(self.buffer_bytes))
+        for number, rtt in enumerate(self.base_rtts):
+            # Half of the round trip less the link's delay, before it and behind it.
+            own = max(rtt.count // 2 - link, 2)
+            for host, switch in ((f"h{number}", "left"), (f"h{count + number}", "right")):
+                fabric.add_link(host, switch, rate=fast, delay=Time.of(own // 2))
+        return fabric
+
+    def jobs(self) -> list[Flows]:
+        """One for each flow."""
+        count, length = len(self.flows), Time(self.length).count
+        found = []
+        for number, flow in enumerate(self.flows):
+            start = Time(flow.start)
+            lifetime = Time.of(length) if flow.lifetime is None else Time(flow.lifetime)
+            cc = {"cc": "astraea", "policy": LEARNED} if flow.cc is None else flow.cc
+            found.append(
+                Flows(
+                    ENDLESS,
+                    pairs=[(0, 1)],
+                    hosts=[f"h{number}", f"h{count + number}"],
+                    transport="tcp",
+                    starts=[start],
+                    lifetimes=[lifetime],
+                    cc=cc,
+                    name=f"flow{number}",
+                )
+            )
+        return found
+
+    def faults(self) -> list[Fault]:
+        return [loss("left->right", self.loss, at="0 s")] if self.loss else []
+
+    def world(self, seed: int = 0) -> World:
+        """Not reset yet."""
+        tcp = {"mtu": MTU, **self.tcp}
+        return World(self.fabric(), self.jobs(), seed, faults=self.faults(), tcp=tcp, jitter="0 s")

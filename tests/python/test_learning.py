@@ -1,0 +1,269 @@
+"""Bottlenecks for learners: when a step comes, what it shows, and that a policy that acts from
+outside is the policy of an ordinary run, to the picosecond (Liao et al., EuroSys 2024)."""
+
+import os
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pages
+import pytest
+from test_astraea import a_policy
+
+import loomnet as ln
+from loomnet.base.errors import UsageError
+from loomnet.learning import TERMS, Batch, Bottleneck, Flow, Reward
+
+_core = pytest.importorskip("loomnet._core")
+
+# Three flows, of unlike round trips, that come and go; a link that loses some packets by itself.
+STAIRS = Bottleneck(
+    rate="40 Mb/s",
+    rtt="20 ms",
+    flows=[
+        Flow(),
+        Flow("0.7 s", "1.5 s", rtt="35 ms"),
+        Flow("1.2 s", rtt="14 ms"),
+    ],
+    length="3 s",
+    loss=0.001,
+)
+SHORT = Bottleneck(
+    rate="20 Mb/s", buffer=0.5, flows=[Flow(), Flow("0.2 s", cc="cubic")], length="1 s"
+)
+
+
+def steps(batch, act, seed=0):
+    """Copies of all steps of an episode; `act`: actions by step."""
+    step, found = batch.reset(seed), []
+    while True:
+        found.append(replace(step, **{f.name: getattr(step, f.name).copy() for f in fields(step)}))
+        if step.done.all():
+            return found
+        step = batch.step(act(step))
+
+
+def hold(step):
+    return np.zeros(step.due.shape)
+
+
+def random_actions(seed=5):
+    draw = np.random.default_rng(seed)
+    return lambda step: draw.uniform(-1, 1, step.due.shape)
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        np.array_equal(getattr(a, f.name), getattr(b, f.name), equal_nan=f.name == "inputs")
+        for a, b in zip(one, other, strict=True)
+        for f in fields(a)
+    )
+
+
+def rows(flows):
+    """Source, destination, bytes, start, end and arrival of each."""
+    return [column.tolist() for column in flows.columns]
+
+
+def flows_of(batch):
+    return [rows(each) for world in batch.worlds for each in world.flows]
+
+
+def test_a_policy_from_outside_is_the_policy_of_an_ordinary_run_to_the_picosecond(tmp_path):
+    policy = a_policy(3)
+    name = _core.astraea_policy(policy.to_bytes())
+    lasts = [Flow("0 s", "2 s"), *(replace(each, lifetime="1 s") for each in STAIRS.flows[1:])]
+    outside = replace(STAIRS, flows=lasts, length="8 s")  # until all that was under way has arrived
+    inside = replace(
+        outside, flows=[replace(each, cc={"cc": "astraea", "policy": name}) for each in lasts]
+    )
+    r = ln.Lab("inside", seed=4, directory=tmp_path).run(
+        inside.fabric(),
+        inside.jobs(),
+        faults=inside.faults(),
+        tcp={"mtu": 1500},
+        jitter="0 s",
+    )
+    batch = Batch([outside])
+
+    def act(step):
+        rows = step.inputs.reshape(-1, batch.inputs)
+        return policy.act(rows).reshape(step.due.shape).astype(float)
+
+    assert len(steps(batch, act, seed=4)) > 100 and batch.worlds[0].done
+    assert flows_of(batch) == [rows(part.data.flows) for part in r.parts]
+    held = Batch([outside])
+    steps(held, hold, seed=4)
+    assert flows_of(held) != flows_of(batch), "the placebo: a policy that holds"
+
+
+def a_bottleneck(draw):
+    """One with up to four flows, of other controls too, that all end in time."""
+    rtt_ms = 10 ** draw.uniform(0.5, 2)
+    flows = [
+        Flow(
+            f"{draw.uniform(0, 1):.3f} s",
+            f"{draw.uniform(0.2, 1):.3f} s",
+            rtt=f"{rtt_ms * draw.uniform(0.5, 3):.3f} ms",
+            cc=draw.choice([None, None, "cubic", "copa"]),
+        )
+        for _ in range(draw.integers(1, 5))
+    ]
+    return Bottleneck(
+        rate=f"{10 ** draw.uniform(0.3, 2):.2f} Mb/s",
+        rtt=f"{rtt_ms:.3f} ms",
+        buffer=10 ** draw.uniform(-0.5, 0.7),
+        flows=flows,
+        length="20 s",
+        loss=draw.choice([0.0, 0.003]),
+    )
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_of_random_bottlenecks_too_a_run_and_a_batch_are_one(number, tmp_path):
+    seed = int(os.environ.get("LOOMNET_RELATIONS_SEED", "fixed"), 36) % 2**31 + number
+    draw = np.random.default_rng(seed)
+    outside, policy = a_bottleneck(draw), a_policy(seed)
+    print(seed, outside)
+    cc = {"cc": "astraea", "policy": _core.astraea_policy(policy.to_bytes())}
+    inside = replace(outside, flows=[replace(each, cc=each.cc or cc) for each in outside.flows])
+    batch = Batch([a_bottleneck(draw), outside])
+
+    def act(step):
+        return policy.act(step.inputs.reshape(-1, 55)).reshape(step.due.shape).astype(float)
+
+    steps(batch, act, seed=[3, 9])
+    world = inside.world(9)
+    world.reset()
+    world.step("20 s")
+    assert world.done and [rows(each) for each in batch.worlds[1].flows] == [
+        rows(each) for each in world.flows
+    ]
+
+
+def test_seeds_repeat_to_the_byte_and_neighbours_change_nothing():
+    alone = steps(Batch([STAIRS]), random_actions(), seed=7)
+    assert same(alone, steps(Batch([STAIRS]), random_actions(), seed=7))
+    again = Batch([STAIRS])
+    steps(again, hold)
+    assert same(alone, steps(again, random_actions(), seed=7)), "what was before leaves nothing"
+    assert not same(alone, steps(Batch([STAIRS]), random_actions(), seed=8))
+
+    actions = random_actions()
+
+    def beside(step):  # the same actions for the first episode, whatever the others do
+        wide = actions(replace(step, due=step.due[:1]))
+        return np.concatenate([wide, np.full((len(step.due) - 1, wide.shape[1]), 0.3)])
+
+    crowd = steps(Batch([STAIRS, SHORT, STAIRS]), beside, seed=[7, 1, 2])
+    crowd = crowd[: len(alone)]
+    for one, many in zip(alone, crowd, strict=True):
+        for name in ("due", "present", "born", "left", "inputs", "terms"):
+            assert np.array_equal(getattr(one, name)[0], getattr(many, name)[0]), name
+        assert (one.reward[0], one.now[0]) == (many.reward[0], many.now[0])
+
+
+def test_a_step_is_a_wake_up_at_which_a_flow_is_due():
+    found = steps(Batch([STAIRS]), random_actions())
+    assert found[-1].done.all() and found[-1].now[0] == pytest.approx(3, abs=1e-9)
+    assert all(each.due[0].any() for each in found[:-1])
+    times = [each.now[0] for each in found]
+    assert all(a < b for a, b in pairwise(times))
+    assert sum(each.born[0].astype(int) for each in found).tolist() == [1, 1, 1]
+    assert sum(each.left[0].astype(int) for each in found).tolist() == [0, 1, 0]
+    gone = next(each.now[0] for each in found if each.left[0, 1])
+    assert gone >= 2.2  # its lifetime, and then what it had under way
+    for flow, (begin, end) in enumerate([(0, 3), (0.7, gone), (1.2, 3)]):
+        due = [each for each in found if each.due[0, flow]]
+        assert all(each.present[0, flow] for each in due)
+        assert begin + 0.03 <= due[0].now[0] <= begin + 0.3  # its start-up is over
+        assert end - 0.1 <= due[-1].now[0] <= end
+        lengths = [each.terms[0, flow, TERMS.index("seconds")] for each in due]
+        assert np.isclose(np.median(lengths), 0.03, atol=1e-4) and 0.024 < min(lengths)
+    # Not all at once: each flow has a clock of its own.
+    alone = [each.due[0].sum() == 1 for each in found if each.present[0].all()]
+    assert np.mean(alone) > 0.5
+
+
+def test_without_a_decision_a_window_stays():
+    def silent(step):
+        return np.full(step.due.shape, np.nan)
+
+    calm = replace(STAIRS, loss=0, tcp={"extremes": "lifetime"})  # no timeout, no drain
+    window = TERMS.index("window_packets")
+    for flow in range(3):
+        due = [each for each in steps(Batch([calm]), silent) if each.due[0, flow]]
+        assert len(due) > 20 and len({each.terms[0, flow, window] for each in due}) == 1
+
+
+def test_the_reward_is_the_publications_and_its_weights_are_the_callers():
+    found = steps(Batch([SHORT]), random_actions(), seed=2)[-1]
+    thr, lat, loss, fair, stab = found.reward_terms[0]
+    raw = 0.1 * thr - 0.02 * lat - loss - 0.02 * fair - 0.01 * stab
+    assert found.reward[0] == pytest.approx(np.clip(raw, -0.1, 0.1)) and 0 < thr < 1
+    assert fair == 0, "a flow of another control has no interval"
+    selfish = Batch([SHORT], reward=Reward(latency=0, loss=0, fairness=0, stability=0))
+    assert steps(selfish, random_actions(), seed=2)[-1].reward[0] == pytest.approx(
+        min(0.1 * thr, 0.1)
+    )
+
+
+def test_long_episodes_end():
+    """A run looks now and then whether its flows still get on, and so must a batch."""
+    found = steps(Batch([replace(SHORT, rate="2 Mb/s", length="30 s")]), hold)
+    assert found[-1].now[0] == 30
+
+
+def test_a_flow_of_another_control_is_never_due():
+    found = steps(Batch([SHORT]), hold)
+    assert not any(each.due[0, 1] for each in found) and any(each.present[0, 1] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Bottleneck(flows=[]), "Bottleneck.flows is empty"),
+        (lambda: Bottleneck(buffer=0), "Bottleneck.buffer: 0 is not above 0"),
+        (lambda: Bottleneck(loss=1.0), "Bottleneck.loss: 1.0 is no share"),
+        (lambda: Bottleneck(tcp={"cc": "cubic"}), "'cc' is given by flow"),
+        (lambda: Bottleneck(flows=[Flow(rtt="9 ms")]), r"Bottleneck.flows\[0\].rtt: 9 ms"),
+        (lambda: Batch([]), "Batch: give one bottleneck or more"),
+        (
+            lambda: Batch([Bottleneck(), Bottleneck(tcp={"frames": 3})]),
+            r"bottlenecks\[0\] shows policies 55 inputs, bottlenecks\[1\] 33",
+        ),
+        (lambda: Batch([SHORT]).reset([1, 2]), "2 seeds for 1 bottlenecks"),
+        (lambda: Bottleneck(tcp={"wake_us": 0}), None),
+    ],
+)
+def test_what_does_not_fit_is_one_line(make, words):
+    if words is None:
+        batch = Batch([make()])
+        with pytest.raises(ValueError, match="give its control a grid, wake_us") as refused:
+            batch.reset()
+    else:
+        with pytest.raises(UsageError, match=words) as refused:
+            make()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [1.5, -2, np.inf])
+def test_an_action_that_is_none_is_one_line(value):
+    batch = Batch([SHORT])
+    step = batch.reset()
+    assert step.due[0, 0]
+    with pytest.raises(ValueError, match=r"actions\[0, 0\] is .*an action is -1 to 1"):
+        batch.step(np.full((1, 2), value))
+    with pytest.raises(ValueError, match=r"actions: shape \(1, 2\)"):
+        batch.step(np.zeros((2, 2)))
+
+
+def test_bottlenecks_are_learned_on():
+    (code,) = pages.python_blocks("docs/learning.md")
+    names = {}
+    exec(code, names)
+    step, rewards = names["step"], names["rewards"]
+    assert step.done.all() and step.now == pytest.approx([4, 4])
+    # Alone and then beside an equal the rule of the page fills the link with a short queue.
+    late = np.mean(rewards[len(rewards) // 2 :], axis=0)
+    assert 0.06 < late[0] <= 0.1 and late[1] < late[0]
