@@ -12,7 +12,7 @@ from test_astraea import a_policy
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
-from loomnet.learning import TERMS, Batch, Bottleneck, Flow, Reward
+from loomnet.learning import TERMS, Batch, Bottleneck, Flow, Reward, parallel_env
 
 _core = pytest.importorskip("loomnet._core")
 
@@ -258,8 +258,76 @@ def test_an_action_that_is_none_is_one_line(value):
         batch.step(np.zeros((2, 2)))
 
 
+# --- Gymnasium and PettingZoo ---------------------------------------------------------------------
+BESIDE_CUBIC = replace(SHORT, length="2 s")
+
+
+@pytest.mark.filterwarnings("error")
+def test_gymnasium_takes_one_flow_as_its_own():
+    gymnasium = pytest.importorskip("gymnasium")
+    from gymnasium.utils.env_checker import check_env
+
+    env = gymnasium.make("loomnet/OneFlow-v0", bottleneck=BESIDE_CUBIC)
+    check_env(env.unwrapped, skip_render_check=True)
+    check_env(gymnasium.make("loomnet/OneFlow-v0").unwrapped, skip_render_check=True)
+    observation, info = env.reset(seed=3)
+    seen, over = [info["time_s"]], False
+    while not over:
+        observation, reward, terminated, over, info = env.step(np.array([0.5], np.float32))
+        assert env.observation_space.contains(observation) and not terminated
+        assert abs(reward) <= 0.1
+        seen.append(info["time_s"])
+    assert seen[-1] == 2 and np.isclose(np.median(np.diff(seen)), 0.03, atol=1e-9)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        gymnasium.make("loomnet/OneFlow-v0", bottleneck=SHORT).step(np.zeros(1, np.float32))
+    with pytest.raises(UsageError, match="first flow learns and has no cc"):
+        gymnasium.make("loomnet/OneFlow-v0", bottleneck=STAIRS).reset()
+
+
+def test_one_flow_is_the_flow_of_a_batch():
+    pytest.importorskip("gymnasium")
+    from loomnet.learning.one_flow import OneFlow
+
+    env = OneFlow(BESIDE_CUBIC)
+    _, info = env.reset(seed=3)
+    seed = int(np.random.Generator(np.random.PCG64(np.random.SeedSequence(3))).integers(2**31))
+    found = steps(Batch([BESIDE_CUBIC]), lambda step: np.full((1, 2), 0.25), seed=seed)
+    assert info["time_s"] == found[0].now[0]
+    for each in found[1:]:
+        observation, reward, _, over, info = env.step(np.array([0.25]))
+        assert np.array_equal(observation, each.inputs[0, 0])
+        assert (reward, over, info["time_s"]) == (each.reward[0], each.done[0], each.now[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_pettingzoo_takes_flows_that_come_and_go_as_its_agents():
+    testing = pytest.importorskip("pettingzoo.test")
+    crowd = replace(STAIRS, flows=[*STAIRS.flows, Flow("0.1 s", "1 s", cc="cubic")])
+    env = parallel_env(crowd)
+    assert env.possible_agents == ["flow_0", "flow_1", "flow_2"]
+    testing.parallel_api_test(env, num_cycles=1000)
+    testing.parallel_seed_test(lambda: parallel_env(crowd))
+    env.reset(seed=7)
+    lives = {name: [] for name in env.possible_agents}
+    while env.agents:
+        asked = list(env.agents)
+        seen = env.step({name: np.array([0.1], np.float32) for name in asked})
+        told = set(seen[0])
+        assert all(set(each) == told for each in seen) and told >= set(asked)
+        assert told - set(asked) <= set(env.agents) | {n for n in told if seen[3][n]}
+        assert not any(seen[2].values()) and len(set(seen[1].values())) == 1
+        for name in told:
+            lives[name].append(seen[4][name]["time_s"])
+            assert seen[3][name] == (name not in env.agents)
+    begins = {name: times[0] for name, times in lives.items()}
+    assert begins["flow_0"] < 0.7 <= begins["flow_1"] < 1.2 <= begins["flow_2"] < 1.4
+    assert lives["flow_1"][-1] < 2.9 and lives["flow_0"][-1] == lives["flow_2"][-1] == 3
+    with pytest.raises(UsageError, match="every flow has a cc"):
+        parallel_env(replace(SHORT, flows=[Flow(cc="cubic")]))
+
+
 def test_bottlenecks_are_learned_on():
-    (code,) = pages.python_blocks("docs/learning.md")
+    code, faces = pages.python_blocks("docs/learning.md")
     names = {}
     exec(code, names)
     step, rewards = names["step"], names["rewards"]
@@ -267,3 +335,7 @@ def test_bottlenecks_are_learned_on():
     # Alone and then beside an equal the rule of the page fills the link with a short queue.
     late = np.mean(rewards[len(rewards) // 2 :], axis=0)
     assert 0.06 < late[0] <= 0.1 and late[1] < late[0]
+    pytest.importorskip("gymnasium")
+    exec(faces, names)
+    assert names["over"] and names["info"]["time_s"] == 2 and not names["several"].agents
+    assert "flow_1" not in names["observations"]

@@ -1,6 +1,40 @@
 """Shared bottlenecks whose congestion control a learner decides for."""
 
-from loomnet.learning.batch import TERMS, Batch, Reward, Step
-from loomnet.learning.bottleneck import Bottleneck, Flow
+from __future__ import annotations
 
-__all__ = ["TERMS", "Batch", "Bottleneck", "Flow", "Reward", "Step"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loomnet.learning.batch import TERMS as TERMS
+    from loomnet.learning.batch import Batch as Batch
+    from loomnet.learning.batch import Reward as Reward
+    from loomnet.learning.batch import Step as Step
+    from loomnet.learning.bottleneck import Bottleneck as Bottleneck
+    from loomnet.learning.bottleneck import Flow as Flow
+    from loomnet.learning.faces import parallel_env as parallel_env
+
+# Imported when asked for: Gymnasium looks for environments as it is imported, and needs none of it.
+_EXPORTS = {
+    "TERMS": "batch",
+    "Batch": "batch",
+    "Reward": "batch",
+    "Step": "batch",
+    "Bottleneck": "bottleneck",
+    "Flow": "bottleneck",
+    "parallel_env": "faces",
+}
+__all__ = [*_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _EXPORTS:
+            raise AttributeError(f"module 'loomnet.learning' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"loomnet.learning.{_EXPORTS[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

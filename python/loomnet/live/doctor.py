@@ -264,6 +264,7 @@ _EXTRAS = (
     ("distributed", "sweep", "loomnet sweep"),
     ("polars", "sweep", "a sweep's table"),
     ("jupyterlab", "notebook", "scenarios/quickstart.ipynb"),
+    ("gymnasium", "rl", "loomnet/OneFlow-v0"),
 )
 
 
