@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from loomnet.learning.bottleneck import Flow as Flow
     from loomnet.learning.faces import parallel_env as parallel_env
 
-# Imported when asked for: Gymnasium looks for environments as it is imported, and needs none of it.
+# Imported when asked for.
 _EXPORTS = {
     "TERMS": "batch",
     "Batch": "batch",
@@ -38,3 +39,10 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+# Where Gymnasium is, its make() knows the environments once this package has been imported.
+with contextlib.suppress(ImportError):
+    import gymnasium
+
+    gymnasium.register("loomnet/OneFlow-v0", entry_point="loomnet.learning.one_flow:OneFlow")

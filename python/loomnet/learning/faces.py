@@ -1,4 +1,4 @@
-"""Where Gymnasium and PettingZoo find the environments; neither is imported before."""
+"""A bottleneck for learners of PettingZoo, which is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ if TYPE_CHECKING:
     from loomnet.learning.batch import Reward
     from loomnet.learning.bottleneck import Bottleneck
     from loomnet.learning.parallel import SharedBottleneck
-
-
-def register() -> None:
-    """Gymnasium calls it as it is imported (entry point `gymnasium.envs`), in the namespace of that
-    entry point's name: the environment is `loomnet/OneFlow-v0`."""
-    import gymnasium
-
-    gymnasium.register("OneFlow-v0", entry_point="loomnet.learning.one_flow:OneFlow")
 
 
 def parallel_env(bottleneck: Bottleneck, *, reward: Reward | None = None) -> SharedBottleneck:
