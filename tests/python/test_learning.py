@@ -338,4 +338,3 @@ def test_bottlenecks_are_learned_on():
     pytest.importorskip("gymnasium")
     exec(faces, names)
     assert names["over"] and names["info"]["time_s"] == 2 and not names["several"].agents
-    assert "flow_1" not in names["observations"]
