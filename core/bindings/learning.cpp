@@ -40,18 +40,21 @@ class Episodes {
   // NaN: no decision.
   void act(const Given<double>& actions) {
     check(actions, "actions");
-    for (std::size_t k = 0; k < size(); ++k) {
-      Episode& episode = *episodes_[k];
-      for (std::size_t f = 0; f < episode.flows(); ++f) {
-        const double action = actions.data()[k * flows_ + f];
-        if (!episode.waits(f) || std::isnan(action)) continue;
-        if (!(action >= -1 && action <= 1)) {
-          throw py::value_error("actions[" + std::to_string(k) + ", " + std::to_string(f) + "] is " +
-                                std::to_string(action) + "; an action is -1 to 1, NaN for none");
+    const auto each = [&](const auto& take) {
+      for (std::size_t k = 0; k < size(); ++k) {
+        for (std::size_t f = 0; f < episodes_[k]->flows(); ++f) {
+          const double action = actions.data()[k * flows_ + f];
+          if (episodes_[k]->waits(f) && !std::isnan(action)) take(k, f, action);
         }
-        episode.act(f, action);
       }
-    }
+    };
+    // All are looked at before the first one acts, so that a refused call has changed nothing.
+    each([](std::size_t k, std::size_t f, double action) {
+      if (action >= -1 && action <= 1) return;
+      throw py::value_error("actions[" + std::to_string(k) + ", " + std::to_string(f) + "] is " +
+                            std::to_string(action) + "; an action is -1 to 1, NaN for none");
+    });
+    each([this](std::size_t k, std::size_t f, double action) { episodes_[k]->act(f, action); });
   }
 
   Array<std::uint8_t> advance(const Given<std::int64_t>& until, const Given<std::uint8_t>& which) {

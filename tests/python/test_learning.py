@@ -214,6 +214,18 @@ def test_long_episodes_end():
     assert found[-1].now[0] == 30
 
 
+def test_a_call_that_is_refused_has_acted_for_nobody():
+    pair, good = Batch([SHORT, SHORT]), np.full((2, 2), 0.5)
+    untried = Batch([SHORT, SHORT])
+    pair.reset(np.int64(1))
+    untried.reset(1)
+    with pytest.raises(ValueError, match=r"actions\[1, 0\]"):
+        pair.step(np.array([[-1.0, 0], [7, 0]]))
+    for _ in range(5):
+        one, other = pair.step(good), untried.step(good)
+        assert np.array_equal(one.terms, other.terms) and np.array_equal(one.now, other.now)
+
+
 def test_a_flow_of_another_control_is_never_due():
     found = steps(Batch([SHORT]), hold)
     assert not any(each.due[0, 1] for each in found) and any(each.present[0, 1] for each in found)
@@ -254,6 +266,9 @@ def test_an_action_that_is_none_is_one_line(value):
     assert step.due[0, 0]
     with pytest.raises(ValueError, match=r"actions\[0, 0\] is .*an action is -1 to 1"):
         batch.step(np.full((1, 2), value))
+    assert np.isfinite(batch.step(np.full((1, 2), 0.5)).now).all(), "a refused call changes nothing"
+    with pytest.raises(UsageError, match="call reset"):
+        Batch([SHORT]).step(np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"actions: shape \(1, 2\)"):
         batch.step(np.zeros((2, 2)))
 

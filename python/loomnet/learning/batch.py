@@ -98,13 +98,17 @@ class Batch:
         self.flows = max(len(each.flows) for each in self.bottlenecks)
         self.inputs = _inputs(self.bottlenecks)
         self.worlds: list[World] = [each.world() for each in self.bottlenecks]
+        self._step: Step | None = None  # before the first reset
 
     @checked_call
     def reset(self, seed: int | Sequence[int] = 0) -> Step:
         """Begins all episodes anew. `seed`: of the first, those of the others count on from it; or
         one for each."""
         count = len(self.worlds)
-        seeds = [seed + k for k in range(count)] if isinstance(seed, int) else list(seed)
+        if isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + k for k in range(count)]
+        else:
+            seeds = [int(each) for each in seed]
         if len(seeds) != count:
             raise UsageError(f"Batch.reset: seed: {len(seeds)} seeds for {count} bottlenecks")
         self._core = _core.Episodes(self.flows, self.inputs)
@@ -119,15 +123,15 @@ class Batch:
         self._now_ps, self._now = now_ps, np.zeros(count)
         self._until = np.array([self._bound(k) for k in range(count)])
         self._step = Step(**arrays, now=self._now, done=np.zeros(count, bool))
-        self._go_on()
-        return self._step
+        return self._go_on(self._step)
 
     @checked_call
     def step(self, actions: np.ndarray) -> Step:
         """Acts for the flows that are due, and goes on to the next decisions."""
+        if self._step is None:
+            raise UsageError("Batch.step: call reset() first")
         self._core.act(actions)
-        self._go_on()
-        return self._step
+        return self._go_on(self._step)
 
     # --- inside -----------------------------------------------------------------------------------
     def _add(self, world: World, bottleneck: Bottleneck) -> None:
@@ -147,8 +151,8 @@ class Batch:
             lat_cap=reward.latency_cap,
         )
 
-    def _go_on(self) -> None:
-        done = self._step.done
+    def _go_on(self, step: Step) -> Step:
+        done = step.done
         going = ~done
         while going.any():
             with plugins_named():
@@ -164,6 +168,7 @@ class Batch:
         self._core.show()
         self._now[:] = (self._now_ps - self._origins) / 1e12
         done |= self._now_ps >= self._ends  # a flow may be due at that very time
+        return step
 
     def _bound(self, k: int) -> int:
         """Up to when time may pass before the run's own loop must look."""
