@@ -8,7 +8,7 @@
 
 namespace loomnet {
 namespace {
-constexpr std::ptrdiff_t kFetchFrom = 256;  // events of a window: less stays in the nearer caches
+constexpr std::ptrdiff_t kFetchWindowFrom = 256;  // events of a window: less stays in the nearer caches
 constexpr std::size_t kSparse = 8;          // domains per event: sorting beats going through them
 }  // namespace
 
@@ -69,7 +69,7 @@ void EventQueue::gather(WindowRing::Window window) {
   while (run_.size() < n) enlarge_run();
   next_ = run_.data();
   end_ = next_ + n;
-  fetch_ = end_ - next_ >= kFetchFrom;
+  fetch_ = end_ - next_ >= kFetchWindowFrom;
   if (n * kSparse < domains_) {
     Event* to = next_;
     windows_->drain(window, [&](const Event& event) { *to++ = event; });

@@ -10,7 +10,7 @@
 namespace loomnet {
 namespace {
 
-constexpr std::uint64_t kJitter = 0x6d6f64656c6a6f62;  // purpose of the random streams here
+constexpr std::uint64_t kModelJitter = 0x6d6f64656c6a6f62;  // purpose of the random streams here
 
 Picoseconds share_of(Picoseconds time, double share) { return {std::llround(static_cast<double>(time.count) * share)}; }
 Picoseconds part_of(Picoseconds time, std::uint64_t part, std::uint64_t whole) {
@@ -26,7 +26,7 @@ class ModelTraffic::Rank {
         rank_(rank),
         nic_(job.network_.nic(job.config_.hosts[rank])),
         meter_(nic_.meter(job.config_.job)),
-        jitter_(hash_key(job.network_.seed(), static_cast<std::uint64_t>(job.config_.job), kJitter), rank, 0),
+        jitter_(hash_key(job.network_.seed(), static_cast<std::uint64_t>(job.config_.job), kModelJitter), rank, 0),
         pace_(job.config_.compute),
         given_(job.config_.buckets.size(), kNotGiven) {}
 

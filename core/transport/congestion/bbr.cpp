@@ -9,9 +9,8 @@ namespace {
 constexpr double kHighGain = 2.885;         // 2/ln 2 (4.3.2)
 constexpr std::uint64_t kBtlBwWindow = 10;  // rounds (4.1.1.3)
 constexpr Picoseconds kRtpropWindow = seconds(10);
-constexpr int kAggregationRounds = 5;  // in startup as later: Linux's bbr_extra_acked_win_rtts
 constexpr std::array<double, 8> kCycle = {1.25, 0.75, 1, 1, 1, 1, 1, 1};  // 4.3.4
-constexpr std::uint64_t kPurpose = 0x626272;                              // "bbr"
+constexpr std::uint64_t kBbrPurpose = 0x626272;                              // "bbr"
 }  // namespace
 
 const OptionTable<BbrOptions>& BbrOptions::table() {
@@ -20,7 +19,7 @@ const OptionTable<BbrOptions>& BbrOptions::table() {
 }
 
 Bbr::Bbr(FlowLimits& limits, const BbrOptions&, const FlowContext& flow)
-    : BbrBase(limits, {.owns_window = true}, flow, kHighGain, kPurpose, kAggregationRounds), btl_bw_(kBtlBwWindow) {
+    : BbrBase(limits, {.owns_window = true}, flow, kHighGain, kBbrPurpose, kAggregationRounds), btl_bw_(kBtlBwWindow) {
   enter_startup();
 }
 

@@ -8,7 +8,7 @@ namespace loomnet::congestion {
 namespace {
 constexpr Picoseconds kMinRttWindow = seconds(10), kProbeRttInterval = seconds(5);
 constexpr double kProbeRttGain = 0.5;
-constexpr std::uint64_t kPurpose = 0x62627233;  // "bbr3"
+constexpr std::uint64_t kBbr3Purpose = 0x62627233;  // "bbr3"
 // Linux, versions 2 and 3: bbr_ecn_alpha_gain, bbr_ecn_factor.
 constexpr double kEcnGain = 1.0 / 16, kEcnFactor = 1.0 / 3;
 
@@ -29,7 +29,7 @@ const OptionTable<Bbr3Options>& Bbr3Options::table() {
 
 Bbr3::Bbr3(FlowLimits& limits, const Bbr3Options& options, const FlowContext& flow)
     : BbrBase(limits, {.owns_window = true, .accurate_ecn = options.ecn, .sees_losses = true}, flow, kStartupGain,
-              kPurpose, 1),
+              kBbr3Purpose, 1),
       ecn_(options.ecn) {
   enter_startup();
 }

@@ -7,8 +7,7 @@ namespace loomnet::congestion {
 namespace {
 constexpr Picoseconds kProbeRttDuration = milliseconds(200);
 constexpr double kPacingMargin = 0.01;  // Linux: bbr_pacing_margin_percent
-// Linux: bbr_extra_acked_win_rtts, bbr_extra_acked_max_us, bbr_ack_epoch_acked_reset_thresh.
-constexpr int kAggregationRounds = 5;
+// Linux: bbr_extra_acked_max_us, bbr_ack_epoch_acked_reset_thresh.
 constexpr Picoseconds kAggregationMost = milliseconds(100);
 constexpr std::uint64_t kAggregationEpoch = 1u << 20;  // segments
 }  // namespace

@@ -16,7 +16,8 @@ class BbrBase : public CongestionControl {
   bool filled_pipe() const { return filled_pipe_; }
 
  protected:
-  static constexpr std::uint64_t kMinPipe = 4;  // segments
+  static constexpr std::uint64_t kMinPipe = 4;     // segments
+  static constexpr int kAggregationRounds = 5;  // Linux: bbr_extra_acked_win_rtts
 
   // `startup_gain`: paces the first window. `purpose`: of the random stream.
   // `startup_rounds`: for which aggregated ACKs are remembered before the pipe is full.

@@ -12,7 +12,7 @@ constexpr double kLeastPackets = 10;      // of an interval
 constexpr double kSlowest = 2;            // packets per round trip, as in the authors' module
 constexpr double kUsed = 0.8;             // of an interval's rate
 constexpr double kFastest = 1e15;         // bits per second
-constexpr std::uint64_t kPurpose = 0x766976616365;  // "vivace"
+constexpr std::uint64_t kVivacePurpose = 0x766976616365;  // "vivace"
 }  // namespace
 
 const OptionTable<VivaceOptions>& VivaceOptions::table() {
@@ -88,7 +88,7 @@ Vivace::Vivace(FlowLimits& limits, const VivaceOptions& options, const FlowConte
     : CongestionControl(limits, {.owns_window = true, .lazy = true, .smooth = true}),
       options_(options),
       initial_window_(flow.initial_window),
-      random_(flow.seed, flow.stream, kPurpose) {}
+      random_(flow.seed, flow.stream, kVivacePurpose) {}
 
 double Vivace::utility(double rate, double gradient, double loss) const {
   const double x = rate / 1e6;

@@ -12,7 +12,7 @@ namespace loomnet::ina {
 namespace {
 
 constexpr std::uint8_t kUsualPriority = 128;  // of a request that states none
-constexpr std::array<std::uint8_t, 4 * AGGREGATE_MAX_VALUES> kZeros{};
+constexpr std::array<std::uint8_t, 4 * AGGREGATE_MAX_VALUES> kZeroPayload{};
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
@@ -148,7 +148,7 @@ void InaTransport::feed(Member& m) {
         if (!c.boot) {
           const std::uint32_t length = std::min(bytes, values - d * bytes);
           c.values = r.request.local ? Bytes(r.request.local + r.request.framing + std::size_t{d} * bytes, length)
-                                     : Bytes(kZeros).first(length);
+                                     : Bytes(kZeroPayload).first(length);
         }
         if (options_.result_path == ResultPath::root && r.request.local && !c.boot) {
           c.values = keep(m, worker.submitted(), c.values);

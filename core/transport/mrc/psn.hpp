@@ -9,6 +9,9 @@ namespace loomnet::mrc {
 // Absolute number of a packet of one queue pair; never wraps.
 using PsnCount = std::uint64_t;
 
+// Keeps the numbers of both ends far from zero, so that late ones never underflow.
+inline constexpr PsnCount kPsnOrigin = 1ull << 24;
+
 class Psn {
  public:
   constexpr Psn() = default;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::size_t kRefusalsKept = 64;  // to be repeated when asked (ours)
 
-constexpr PsnCount kPsnOrigin = 1ull << 24;  // as the sender's
-
 }  // namespace
 
 Receiver::Receiver(Context& context, Peer& peer, QpNumber local, std::uint32_t index)

@@ -39,7 +39,7 @@ std::string_view name_of(Op op) {
   return "mrc";
 }
 
-bool known(std::uint8_t opcode) { return name_of(static_cast<Op>(opcode)) != "mrc"; }
+bool has_name(std::uint8_t opcode) { return name_of(static_cast<Op>(opcode)) != "mrc"; }
 
 bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   if (bytes.size() < Bth::kSize) return false;
@@ -55,7 +55,7 @@ bool read_stepped(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   const int step = step_header_at(kUdpPortStep, bytes);
   if (step <= 0) return false;
   bytes = bytes.subspan(static_cast<std::size_t>(step));
-  return !bytes.empty() && known(bytes[0]) && read_label(bytes, label);
+  return !bytes.empty() && has_name(bytes[0]) && read_label(bytes, label);
 }
 
 }  // namespace

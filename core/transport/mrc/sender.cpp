@@ -11,9 +11,6 @@
 namespace loomnet::mrc {
 namespace {
 
-// Keeps absolute PSNs far from zero, so that late ones never underflow.
-constexpr PsnCount kPsnOrigin = 1ull << 24;
-
 Picoseconds base_rtt(const Context& context, const Peer& peer) {
   return peer.ready() ? peer.whole_rtt() : context.options.network_rtt;
 }
