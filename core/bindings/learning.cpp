@@ -20,20 +20,30 @@ using Array = py::array_t<T, py::array::c_style>;
 template <typename T>
 using Given = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
-// Episodes side by side. Rows beyond an episode's own flows stay empty.
+// Episodes side by side. Rows beyond an episode's own flows stay as they are.
 class Episodes {
  public:
   Episodes(std::size_t flows, std::size_t inputs) : flows_(flows), inputs_(inputs) {}
 
-  void add(Network& network, const std::vector<const FlowTraffic*>& traffics, double capacity_Bps, double buffer_bytes,
-           std::vector<double> base_rtt_us, const astraea::RewardOptions& reward) {
-    auto made = std::make_unique<Episode>(network, traffics,
-                                          EpisodeOptions{capacity_Bps, buffer_bytes, std::move(base_rtt_us), reward});
+  // `network` and `traffics` are kept for as long as the episode is here.
+  void put(std::size_t index, const py::object& network, const std::vector<py::object>& traffics,
+           EpisodeOptions options) {
+    if (index > size()) throw py::index_error("episodes: there are " + std::to_string(size()));
+    if (index == size() && !shown_.empty()) throw std::invalid_argument("episodes: a new one after arrays()");
+    std::vector<const FlowTraffic*> flows;
+    for (const py::object& traffic : traffics) flows.push_back(traffic.cast<const FlowTraffic*>());
+    auto made = std::make_unique<Episode>(network.cast<Network&>(), std::move(flows), std::move(options));
     if (made->flows() > flows_) {
       throw std::invalid_argument("episodes: " + std::to_string(made->flows()) + " flows do not fit into " +
                                   std::to_string(flows_) + " rows");
     }
-    episodes_.push_back(std::move(made));
+    if (index == size()) {
+      episodes_.emplace_back();
+      kept_.emplace_back();
+    }
+    episodes_[index] = std::move(made);
+    kept_[index] = traffics;
+    kept_[index].push_back(network);
   }
   std::size_t size() const { return episodes_.size(); }
 
@@ -148,6 +158,7 @@ class Episodes {
   }
 
   std::size_t flows_, inputs_;
+  std::vector<std::vector<py::object>> kept_;  // of each episode, which leaves before them
   std::vector<std::unique_ptr<Episode>> episodes_;
   py::dict shown_;
 };
@@ -161,17 +172,22 @@ void bind_learning(py::module_& m) {
       .def(py::init<std::size_t, std::size_t>(), py::arg("flows"), py::arg("inputs"),
            "flows: rows of each episode. inputs: numbers that a policy sees.")
       .def(
-          "add",
-          [](Episodes& e, Network& network, const std::vector<const FlowTraffic*>& traffics, double capacity_Bps,
-             double buffer_bytes, std::vector<double> base_rtt_us, double c0, double c1, double c2, double c3,
-             double c4, double beta, std::optional<double> lat_cap) {
-            e.add(network, traffics, capacity_Bps, buffer_bytes, std::move(base_rtt_us),
-                  {.c0 = c0, .c1 = c1, .c2 = c2, .c3 = c3, .c4 = c4, .beta = beta, .lat_cap = lat_cap});
+          "put",
+          [](Episodes& e, std::size_t index, const py::object& network, const std::vector<py::object>& traffics,
+             double capacity_Bps, double buffer_bytes, std::vector<double> base_rtt_us, double c0, double c1, double c2,
+             double c3, double c4, double beta, std::optional<double> lat_cap,
+             const std::vector<std::pair<std::int64_t, double>>& changes) {
+            const astraea::RewardOptions reward{
+                .c0 = c0, .c1 = c1, .c2 = c2, .c3 = c3, .c4 = c4, .beta = beta, .lat_cap = lat_cap};
+            EpisodeOptions options{capacity_Bps, buffer_bytes, std::move(base_rtt_us), reward};
+            for (const auto& [at_ps, changed_Bps] : changes) options.changes.push_back({ps(at_ps), changed_Bps});
+            e.put(index, network, traffics, std::move(options));
           },
-          py::arg("network"), py::arg("traffics"), py::kw_only(), py::arg("capacity_Bps"), py::arg("buffer_bytes"),
-          py::arg("base_rtt_us"), py::arg("c0"), py::arg("c1"), py::arg("c2"), py::arg("c3"), py::arg("c4"),
-          py::arg("beta"), py::arg("lat_cap"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
-          "One more, before arrays(). base_rtt_us: of each flow. c0 … lat_cap: of the reward.")
+          py::arg("index"), py::arg("network"), py::arg("traffics"), py::kw_only(), py::arg("capacity_Bps"),
+          py::arg("buffer_bytes"), py::arg("base_rtt_us"), py::arg("c0"), py::arg("c1"), py::arg("c2"), py::arg("c3"),
+          py::arg("c4"), py::arg("beta"), py::arg("lat_cap"), py::arg("changes"),
+          "One more, before arrays(), or one in place of that at `index`. base_rtt_us: of each flow. c0 … lat_cap: of "
+          "the reward. changes: picoseconds and capacity from then on.")
       .def("__len__", &Episodes::size)
       .def("act", &Episodes::act, py::arg("actions"),
            "Decides: float64[episodes, flows], -1 to 1 for flows that are due, NaN for none.")

@@ -102,6 +102,14 @@ std::span<const float> Episode::input(std::size_t flow) const {
   return seen ? seen->input() : std::span<const float>();
 }
 
+double Episode::capacity_Bps() const {
+  double found = options_.capacity_Bps;
+  for (const CapacityChange& change : options_.changes) {
+    if (change.at <= network_.now()) found = change.capacity_Bps;
+  }
+  return found;
+}
+
 std::vector<astraea::FlowStep> Episode::steps() const {
   std::vector<astraea::FlowStep> found;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -119,7 +127,7 @@ std::vector<astraea::FlowStep> Episode::steps() const {
 }
 
 std::array<float, astraea::kGlobalValues> Episode::global_state() const {
-  return astraea::global_state(steps(), {options_.capacity_Bps, options_.buffer_bytes, false});
+  return astraea::global_state(steps(), {capacity_Bps(), options_.buffer_bytes, false});
 }
 
 }  // namespace loomnet

@@ -16,11 +16,18 @@
 
 namespace loomnet {
 
+// The bottleneck has another rate from then on.
+struct CapacityChange {
+  Picoseconds at{};
+  double capacity_Bps = 0;
+};
+
 struct EpisodeOptions {
-  double capacity_Bps = 0;             // of the bottleneck that the flows share
+  double capacity_Bps = 0;             // of the bottleneck that the flows share, at first
   double buffer_bytes = 0;             // of its queue
   std::vector<double> base_rtt_us;     // of each flow, without any queue
   astraea::RewardOptions reward = {};
+  std::vector<CapacityChange> changes = {};  // in order of time
 };
 
 class Episode {
@@ -67,8 +74,8 @@ class Episode {
   std::array<double, kTerms> terms(std::size_t flow) const { return rows_.at(flow).terms; }
   // What a policy sees; empty for a flow that is not present, or that no learner could decide for.
   std::span<const float> input(std::size_t flow) const;
-  // Of all flows that are present and have measured an interval.
-  astraea::Reward reward() const { return astraea::reward(steps(), options_.capacity_Bps, options_.reward); }
+  // Of all flows that are present and have measured an interval, at the bottleneck's rate of now.
+  astraea::Reward reward() const { return astraea::reward(steps(), capacity_Bps(), options_.reward); }
   std::array<float, astraea::kGlobalValues> global_state() const;
 
  private:
@@ -87,6 +94,7 @@ class Episode {
   void look();
   void take(Row& row, const PupilInterval& interval);
   bool somebody_waits() const;
+  double capacity_Bps() const;
   std::vector<astraea::FlowStep> steps() const;
 
   Network& network_;

@@ -231,9 +231,38 @@ def test_a_flow_of_another_control_is_never_due():
     assert not any(each.due[0, 1] for each in found) and any(each.present[0, 1] for each in found)
 
 
+def test_a_link_changes_its_rate_when_it_is_told_to():
+    """Flows of BBR, one for each of its rates, have what they leave; the reward counts by the rate
+    of the moment."""
+    rates, second = [20, 60, 5, 40, 20], 2.0
+    link = Bottleneck(
+        rate="20 Mb/s",
+        rtt="10 ms",
+        flows=[Flow(f"{k * second} s", f"{second} s", cc="bbr") for k in range(5)],
+        buffer=4,
+        length=f"{5 * second + 1} s",
+        changes=[(f"{k * second} s", f"{rates[k]} Mb/s") for k in range(1, 5)],
+    )
+    batch = Batch([link])
+    assert batch.reset().done.all()
+    sent = [rows(each)[2][0] * 8e-6 / second for each in batch.worlds[0].flows]
+    queue = link.buffer_bytes * 8e-6 / second  # what a flow leaves there is its own, too
+    for rate, had in zip(rates, sent, strict=True):
+        assert 0.8 * rate < had < 1448 / 1538 * rate + 1.5 * queue, (rate, had)
+    found = steps(Batch([replace(link, flows=[Flow(), Flow("0.5 s")])]), hold)
+    whole = [each.terms[0, :, 1].sum() / each.reward_terms[0, 0] for each in found]
+    early, late = (
+        np.median([w for w, each in zip(whole, found, strict=True) if a < each.now[0] < a + 1])
+        for a in (0.6, 2.4)
+    )
+    assert late / early == pytest.approx(3)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda: Bottleneck(changes=[("0 s", "1 Mb/s")]), "Bottleneck.changes: give times above 0"),
+        (lambda: Bottleneck(changes=[("2 s", "1 Mb/s"), ("1 s", "2 Mb/s")]), "later than the last"),
         (lambda: Bottleneck(flows=[]), "Bottleneck.flows is empty"),
         (lambda: Bottleneck(buffer=0), "Bottleneck.buffer: 0 is not above 0"),
         (lambda: Bottleneck(loss=1.0), "Bottleneck.loss: 1.0 is no share"),
@@ -352,4 +381,4 @@ def test_bottlenecks_are_learned_on():
     assert 0.06 < late[0] <= 0.1 and late[1] < late[0]
     pytest.importorskip("gymnasium")
     exec(faces, names)
-    assert names["over"] and names["info"]["time_s"] == 2 and not names["several"].agents
+    assert names["over"] and not names["several"].agents and names["ended"] == 4

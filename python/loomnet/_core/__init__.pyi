@@ -1248,10 +1248,23 @@ class Episodes:
         Decides: float64[episodes, flows], -1 to 1 for flows that are due, NaN for none.
         """
 
-    def add(
+    def advance(
+        self, until_ps: numpy.typing.ArrayLike, which: numpy.typing.ArrayLike
+    ) -> numpy.typing.NDArray[numpy.uint8]:
+        """
+        Passes time in those episodes, int64[episodes] at most up to then, to the next moment at which a flow is due. uint8[episodes]: 0 a flow is due, 1 the time is reached, 2 the run must be looked at.
+        """
+
+    def arrays(self) -> dict:
+        """
+        The arrays by name, always the same: present, due, born, left (bool[episodes, flows]), terms (float64[episodes, flows, terms]), inputs (float32[episodes, flows, inputs]: of flows that are due), reward, reward_terms, global_state, now_ps.
+        """
+
+    def put(
         self,
-        network: Network,
-        traffics: collections.abc.Sequence[FlowTraffic],
+        index: int,
+        network: typing.Any,
+        traffics: collections.abc.Sequence[typing.Any],
         *,
         capacity_Bps: float,
         buffer_bytes: float,
@@ -1265,19 +1278,7 @@ class Episodes:
         lat_cap: float | None,
     ) -> None:
         """
-        One more, before arrays(). base_rtt_us: of each flow. c0 … lat_cap: of the reward.
-        """
-
-    def advance(
-        self, until_ps: numpy.typing.ArrayLike, which: numpy.typing.ArrayLike
-    ) -> numpy.typing.NDArray[numpy.uint8]:
-        """
-        Passes time in those episodes, int64[episodes] at most up to then, to the next moment at which a flow is due. uint8[episodes]: 0 a flow is due, 1 the time is reached, 2 the run must be looked at.
-        """
-
-    def arrays(self) -> dict:
-        """
-        The arrays by name, always the same: present, due, born, left (bool[episodes, flows]), terms (float64[episodes, flows, terms]), inputs (float32[episodes, flows, inputs]: of flows that are due), reward, reward_terms, global_state, now_ps.
+        One more, before arrays(), or one in place of that at `index`. base_rtt_us: of each flow. c0 … lat_cap: of the reward.
         """
 
     def show(self) -> None:

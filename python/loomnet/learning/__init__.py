@@ -46,3 +46,7 @@ with contextlib.suppress(ImportError):
     import gymnasium
 
     gymnasium.register("loomnet/OneFlow-v0", entry_point="loomnet.learning.one_flow:OneFlow")
+    gymnasium.register(
+        "loomnet/SharedBottleneck-v0",
+        vector_entry_point="loomnet.learning.shared:SharedBottleneckVector",
+    )

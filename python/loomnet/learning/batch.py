@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 import loomnet._core as _core
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
-from loomnet.base.units import Time
+from loomnet.base.units import Rate, Time
 from loomnet.learning.bottleneck import Bottleneck
 from loomnet.running.traffic import FlowTraffic
 from loomnet.running.virtual_clock import plugins_named
@@ -86,17 +86,30 @@ class Batch:
 
     `worlds` are their fabrics, as ln.World has them: `batch.worlds[0].flows`.
 
-    Raises UsageError where bottlenecks show policies different inputs.
+    Args:
+        reward: its weights.
+        flows: rows of each episode; None: as many as the bottleneck with the most flows has.
+
+    Raises UsageError where bottlenecks show policies different inputs, or have more flows than
+    there are rows.
     """
 
     @checked_call
-    def __init__(self, bottlenecks: Sequence[Bottleneck], *, reward: Reward | None = None) -> None:
+    def __init__(
+        self,
+        bottlenecks: Sequence[Bottleneck],
+        *,
+        reward: Reward | None = None,
+        flows: int | None = None,
+    ) -> None:
         self.bottlenecks = list(bottlenecks)
         if not self.bottlenecks:
             raise UsageError("Batch: give one bottleneck or more")
         self._reward = reward or Reward()
-        self.flows = max(len(each.flows) for each in self.bottlenecks)
+        self.flows = max(len(each.flows) for each in self.bottlenecks) if flows is None else flows
         self.inputs = _inputs(self.bottlenecks)
+        for number, each in enumerate(self.bottlenecks):
+            self._fits(number, each)
         self.worlds: list[World] = [each.world() for each in self.bottlenecks]
         self._step: Step | None = None  # before the first reset
 
@@ -112,18 +125,53 @@ class Batch:
         if len(seeds) != count:
             raise UsageError(f"Batch.reset: seed: {len(seeds)} seeds for {count} bottlenecks")
         self._core = _core.Episodes(self.flows, self.inputs)
-        for world, bottleneck, its in zip(self.worlds, self.bottlenecks, seeds, strict=True):
-            world.reset(its)
-            self._add(world, bottleneck)
-        self._origins = np.array([world.origin_ps for world in self.worlds])
-        lengths = [Time(each.length).count for each in self.bottlenecks]
-        self._ends = self._origins + np.array(lengths)
+        self._origins, self._ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._until = np.zeros(count, np.int64)
+        for k, its in enumerate(seeds):
+            self._begin(k, its)
         arrays = dict(self._core.arrays())
-        now_ps = arrays.pop("now_ps")
-        self._now_ps, self._now = now_ps, np.zeros(count)
-        self._until = np.array([self._bound(k) for k in range(count)])
+        self._now_ps, self._now = arrays.pop("now_ps"), np.zeros(count)
         self._step = Step(**arrays, now=self._now, done=np.zeros(count, bool))
-        return self._go_on(self._step)
+        return self._go_on(self._step, np.ones(count, bool))
+
+    @checked_call
+    def renew(
+        self,
+        which: np.ndarray,
+        seeds: Sequence[int],
+        bottlenecks: Sequence[Bottleneck] | None = None,
+    ) -> Step:
+        """Begins some episodes anew, to their first decisions, while the others stand.
+
+        Args:
+            which: bool[episodes].
+            seeds, bottlenecks: of those, in order; None: the bottlenecks that they have.
+        """
+        if self._step is None:
+            raise UsageError("Batch.renew: call reset() first")
+        which = np.asarray(which)
+        if which.shape != (len(self.worlds),) or which.dtype != bool:
+            raise UsageError(f"Batch.renew: which: give bool[{len(self.worlds)}]")
+        episodes = np.flatnonzero(which).tolist()
+        links = [self.bottlenecks[k] for k in episodes] if bottlenecks is None else bottlenecks
+        if not len(episodes) == len(seeds) == len(links):
+            raise UsageError(
+                f"Batch.renew: {len(episodes)} episodes have {len(seeds)} seeds and {len(links)} "
+                "bottlenecks; give one of each"
+            )
+        if _inputs(links or self.bottlenecks) != self.inputs:
+            raise UsageError(
+                f"Batch.renew: bottlenecks that show policies {self.inputs} inputs, as before"
+            )
+        for k, link in zip(episodes, links, strict=True):
+            self._fits(k, link)
+        for k, its, link in zip(episodes, seeds, links, strict=True):
+            if link is not self.bottlenecks[k]:
+                self.bottlenecks[k], self.worlds[k] = link, link.world()
+            self._begin(k, int(its))
+            for each in fields(self._step):
+                getattr(self._step, each.name)[k] = 0
+        return self._go_on(self._step, which.copy())
 
     @checked_call
     def step(self, actions: np.ndarray) -> Step:
@@ -131,12 +179,21 @@ class Batch:
         if self._step is None:
             raise UsageError("Batch.step: call reset() first")
         self._core.act(actions)
-        return self._go_on(self._step)
+        return self._go_on(self._step, ~self._step.done)
 
     # --- inside -----------------------------------------------------------------------------------
-    def _add(self, world: World, bottleneck: Bottleneck) -> None:
-        reward = self._reward
-        self._core.add(
+    def _fits(self, number: int, bottleneck: Bottleneck) -> None:
+        if len(bottleneck.flows) > self.flows:
+            raise UsageError(
+                f"Batch: bottlenecks[{number}] has {len(bottleneck.flows)} flows, and there are "
+                f"rows for {self.flows}; give Batch flows={len(bottleneck.flows)}"
+            )
+
+    def _begin(self, k: int, seed: int) -> None:
+        world, bottleneck, reward = self.worlds[k], self.bottlenecks[k], self._reward
+        world.reset(seed)
+        self._core.put(
+            k,
             world.loop.clock.engine.network,
             [play.traffic.core for play in world.plays if isinstance(play.traffic, FlowTraffic)],
             capacity_Bps=bottleneck.capacity_Bps,
@@ -149,11 +206,18 @@ class Batch:
             c4=reward.stability,
             beta=reward.beta,
             lat_cap=reward.latency_cap,
+            changes=[
+                (world.origin_ps + Time(at).count, Rate(rate).count / 8)
+                for at, rate in bottleneck.changes
+            ],
         )
+        self._origins[k] = world.origin_ps
+        self._ends[k] = world.origin_ps + Time(bottleneck.length).count
+        self._until[k] = self._bound(k)
 
-    def _go_on(self, step: Step) -> Step:
+    def _go_on(self, step: Step, going: np.ndarray) -> Step:
+        """To the next decisions of those episodes."""
         done = step.done
-        going = ~done
         while going.any():
             with plugins_named():
                 stands = self._core.advance(self._until, going)

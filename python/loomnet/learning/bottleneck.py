@@ -10,7 +10,7 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.model import Fabric
-from loomnet.faults.model import Fault, loss
+from loomnet.faults.model import Fault, degrade, loss
 from loomnet.jobs.flows import Flows
 from loomnet.worlds.world import World
 
@@ -47,6 +47,8 @@ class Bottleneck:
         buffer: of the link's queue, in bandwidth-delay products of `rate` and `rtt`.
         flows: those that come and go.
         length: of the episode.
+        changes: when the link's rate becomes another one, in order of time; its queue keeps its
+            bytes.
         loss: share of the packets that the link itself loses, which is no sign of congestion.
         tcp: options of TCP and of Astraea's control (`interval_us`, `features`, …) beside `cc`.
     """
@@ -56,6 +58,7 @@ class Bottleneck:
     buffer: float = 1.0
     flows: Sequence[Flow] = (Flow(), Flow())
     length: Time | str = "60 s"
+    changes: Sequence[tuple[Time | str, Rate | str]] = ()
     loss: float = 0.0
     tcp: Mapping[str, Any] = field(default_factory=dict)
 
@@ -66,6 +69,9 @@ class Bottleneck:
             raise UsageError(f"Bottleneck.buffer: {self.buffer} is not above 0")
         if not 0 <= self.loss < 1:
             raise UsageError(f"Bottleneck.loss: {self.loss} is no share of 0 to 1")
+        times = [Time(at).count for at, _ in self.changes]
+        if times != sorted(set(times)) or 0 in times:
+            raise UsageError("Bottleneck.changes: give times above 0 s, each later than the last")
         for name in ("cc", "policy"):
             if name in self.tcp:
                 raise UsageError(f"Bottleneck.tcp: {name!r} is given by flow, as Flow(cc=)")
@@ -82,6 +88,11 @@ class Bottleneck:
         return Rate(self.rate).count / 8
 
     @property
+    def highest(self) -> Rate:
+        """The most that the link's rate is in the episode."""
+        return max([Rate(self.rate), *(Rate(rate) for _, rate in self.changes)])
+
+    @property
     def buffer_bytes(self) -> int:
         return max(round(self.buffer * self.capacity_Bps * Time(self.rtt).count / 1e12), MTU)
 
@@ -93,13 +104,13 @@ class Bottleneck:
     def fabric(self) -> Fabric:
         """Host k sends to host n + k, each by links of its own to the bottleneck's ends."""
         count, link = len(self.flows), Time(self.rtt).count // 4
-        fast = Rate.of(FASTER * Rate(self.rate).count)
+        fast = Rate.of(FASTER * self.highest.count)
         fabric = Fabric("bottleneck")
         for number in range(2 * count):
             fabric.add_host(f"h{number}")
         fabric.add_switch("left", plane=0)
         fabric.add_switch("right", plane=0)
-        fabric.add_link("left", "right", rate=self.rate, delay=Time.of(link))
+        fabric.add_link("left", "right", rate=self.highest, delay=Time.of(link))
         fabric.override("left->right", data_limit=Size.of(self.buffer_bytes))
         for number, rtt in enumerate(self.base_rtts):
             # Half of the round trip less the link's delay, before it and behind it.
@@ -131,7 +142,18 @@ class Bottleneck:
         return found
 
     def faults(self) -> list[Fault]:
-        return [loss("left->right", self.loss, at="0 s")] if self.loss else []
+        """The link's losses, and its rate wherever that is below the highest."""
+        found = [loss("left->right", self.loss, at="0 s")] if self.loss else []
+        levels = [(Time("0 s"), Rate(self.rate))]
+        levels += [(Time(at), Rate(rate)) for at, rate in self.changes]
+        ends = [at for at, _ in levels[1:]] + [None]
+        for (at, rate), end in zip(levels, ends, strict=True):
+            if rate < self.highest:
+                lasts = None if end is None else Time.of(end.count - at.count)
+                found.append(
+                    degrade("left->right", rate, at=at, duration=lasts, keep_thresholds=True)
+                )
+        return found
 
     def world(self, seed: int = 0) -> World:
         """Not reset yet."""
