@@ -370,6 +370,58 @@ def test_pettingzoo_takes_flows_that_come_and_go_as_its_agents():
         parallel_env(replace(SHORT, flows=[Flow(cc="cubic")]))
 
 
+@pytest.mark.filterwarnings("error")
+def test_agents_may_wait_for_their_flows():
+    """TorchRL's wrapper asks for every agent at reset()."""
+    testing = pytest.importorskip("pettingzoo.test")
+    testing.parallel_api_test(parallel_env(STAIRS, waiting=True), num_cycles=300)
+    found = {}
+    for waiting in (False, True):
+        env = parallel_env(STAIRS, waiting=waiting)
+        observations, _ = env.reset(seed=2)
+        assert set(observations) == set(env.possible_agents if waiting else env.agents)
+        seen = []
+        while env.agents:
+            told = env.step({name: np.array([0.3], np.float32) for name in env.agents})
+            seen.append({n: each.tolist() for n, each in told[0].items() if told[4][n]["due"]})
+            late = [n for n in env.agents if told[4][n]["time_s"] < (0.7 if n == "flow_1" else 1.2)]
+            if waiting and {"flow_1", "flow_2"} <= set(late):
+                assert not told[0]["flow_2"].any() and not told[4]["flow_2"]["due"]
+        found[waiting] = seen
+    assert found[True] == found[False] and len(found[True]) > 50
+
+
+def test_stable_baselines_learn_on_one_flow():
+    baselines = pytest.importorskip("stable_baselines3")
+    import gymnasium
+    from stable_baselines3.common.env_checker import check_env
+
+    env = gymnasium.make("loomnet/OneFlow-v0", bottleneck=BESIDE_CUBIC)
+    check_env(env.unwrapped)
+    learner = baselines.PPO("MlpPolicy", env, n_steps=250, n_epochs=1, batch_size=125, seed=1)
+    learner.learn(1000)
+    assert learner.num_timesteps == 1000
+
+
+def test_torchrl_collects_from_flows_that_come_and_go():
+    pytest.importorskip("torchrl")
+    from torchrl import collectors
+    from torchrl.envs.libs.pettingzoo import PettingZooWrapper
+    from torchrl.envs.utils import RandomPolicy, check_env_specs
+
+    env = PettingZooWrapper(
+        env=parallel_env(STAIRS, waiting=True), use_mask=True, done_on_any=False
+    )
+    check_env_specs(env)
+    policy = RandomPolicy(env.full_action_spec)
+    collector = getattr(collectors, "Collector", None) or collectors.SyncDataCollector
+    frames = dead = 0
+    for data in collector(env, policy, frames_per_batch=250, total_frames=1000):
+        frames += data.numel()
+        dead += int((~data["flow", "mask"]).sum())
+    assert frames == 1000 and dead > 0
+
+
 def test_bottlenecks_are_learned_on():
     code, faces = pages.python_blocks("docs/learning.md")
     names = {}
@@ -381,4 +433,5 @@ def test_bottlenecks_are_learned_on():
     assert 0.06 < late[0] <= 0.1 and late[1] < late[0]
     pytest.importorskip("gymnasium")
     exec(faces, names)
-    assert names["over"] and not names["several"].agents and names["ended"] == 4
+    assert names["over"] and names["info"]["time_s"] == 2 and not names["several"].agents
+    assert names["ended"] == 4

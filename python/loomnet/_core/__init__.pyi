@@ -1276,9 +1276,10 @@ class Episodes:
         c4: float,
         beta: float,
         lat_cap: float | None,
+        changes: collections.abc.Sequence[tuple[int, float]],
     ) -> None:
         """
-        One more, before arrays(), or one in place of that at `index`. base_rtt_us: of each flow. c0 … lat_cap: of the reward.
+        One more, before arrays(), or one in place of that at `index`. base_rtt_us: of each flow. c0 … lat_cap: of the reward. changes: picoseconds and capacity from then on.
         """
 
     def show(self) -> None:

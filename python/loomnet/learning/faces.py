@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from loomnet.learning.parallel import SharedBottleneck
 
 
-def parallel_env(bottleneck: Bottleneck, *, reward: Reward | None = None) -> SharedBottleneck:
+def parallel_env(
+    bottleneck: Bottleneck, *, reward: Reward | None = None, waiting: bool = False
+) -> SharedBottleneck:
     """A bottleneck as PettingZoo's ParallelEnv, an agent for each flow that learns: see
-    SharedBottleneck."""
+    SharedBottleneck. `waiting`: agents are there before their flows join."""
     try:
         from loomnet.learning.parallel import SharedBottleneck
     except ImportError as error:
         raise UnavailableError(
             f"parallel_env needs PettingZoo ({error}): {install_line('rl')}"
         ) from None
-    return SharedBottleneck(bottleneck, reward=reward)
+    return SharedBottleneck(bottleneck, reward=reward, waiting=waiting)

@@ -24,12 +24,17 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
     A step goes on to the next wake-up at which any flow is due, as Batch.step() has it.
     `info["due"]` says of which agents: the action of another is not looked at, and its observation
     is the one that it saw last. All have one reward. Spaces are those of OneFlow.
+
+    With `waiting`, agents whose flows have not joined are there from reset() on, too, never due and
+    with zeros: TorchRL and BenchMARL ask for all agents then.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "loomnet/SharedBottleneck-v0", "render_modes": []}
     render_mode = None
 
-    def __init__(self, bottleneck: Bottleneck, *, reward: Reward | None = None) -> None:
+    def __init__(
+        self, bottleneck: Bottleneck, *, reward: Reward | None = None, waiting: bool = False
+    ) -> None:
         flows = enumerate(bottleneck.flows)
         self._flows = {f"flow_{number}": number for number, flow in flows if flow.cc is None}
         if not self._flows:
@@ -39,6 +44,8 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         self._batch = Batch([bottleneck], reward=reward)
         self.possible_agents = list(self._flows)
         self.agents: list[str] = []
+        self._waiting = waiting
+        self._come: set[str] = set()
         self._gone: set[str] = set()
         self._seed = 0
         shape = (self._batch.inputs,)
@@ -61,6 +68,7 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         """Without a seed the episode is one more of the last seed's."""
         self._seed = self._seed + 1 if seed is None else seed
         step = self._batch.reset(self._seed)
+        self._come = set()
         self._gone = {name for name, flow in self._flows.items() if step.left[0, flow]}
         self.agents = self._present(step)
         return self._look(step, self.agents)
@@ -89,10 +97,13 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         return self._last.global_state[0].copy()
 
     def _present(self, step: Step) -> list[str]:
+        here = step.present[0] | step.left[0]
+        self._come |= {name for name, flow in self._flows.items() if here[flow]}
         return [
             name
             for name, flow in self._flows.items()
-            if step.present[0, flow] and name not in self._gone
+            if name not in self._gone
+            and (step.present[0, flow] or (self._waiting and name not in self._come))
         ]
 
     def _look(self, step: Step, names: list[str]) -> tuple[Values, Values]:
