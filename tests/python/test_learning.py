@@ -116,6 +116,10 @@ def a_bottleneck(draw):
         flows=flows,
         length="20 s",
         loss=draw.choice([0.0, 0.003]),
+        changes=[
+            (f"{0.3 * (k + draw.uniform(0.1, 1)):.3f} s", f"{10 ** draw.uniform(0.3, 2):.2f} Mb/s")
+            for k in range(draw.integers(4))
+        ],
     )
 
 
@@ -263,6 +267,8 @@ def test_a_link_changes_its_rate_when_it_is_told_to():
     [
         (lambda: Bottleneck(changes=[("0 s", "1 Mb/s")]), "Bottleneck.changes: give times above 0"),
         (lambda: Bottleneck(changes=[("2 s", "1 Mb/s"), ("1 s", "2 Mb/s")]), "later than the last"),
+        (lambda: Bottleneck(changes=[("60 s", "1 Mb/s")]), "60 s is not within the length, 60 s"),
+        (lambda: Bottleneck(changes=[("1 s", "fast")]), "fast"),
         (lambda: Bottleneck(flows=[]), "Bottleneck.flows is empty"),
         (lambda: Bottleneck(buffer=0), "Bottleneck.buffer: 0 is not above 0"),
         (lambda: Bottleneck(loss=1.0), "Bottleneck.loss: 1.0 is no share"),

@@ -70,8 +70,14 @@ class Bottleneck:
         if not 0 <= self.loss < 1:
             raise UsageError(f"Bottleneck.loss: {self.loss} is no share of 0 to 1")
         times = [Time(at).count for at, _ in self.changes]
+        for _, rate in self.changes:
+            Rate.given("Bottleneck.changes", rate)
         if times != sorted(set(times)) or 0 in times:
             raise UsageError("Bottleneck.changes: give times above 0 s, each later than the last")
+        if times and times[-1] >= Time(self.length).count:
+            raise UsageError(
+                f"Bottleneck.changes: {self.changes[-1][0]} is not within the length, {self.length}"
+            )
         for name in ("cc", "policy"):
             if name in self.tcp:
                 raise UsageError(f"Bottleneck.tcp: {name!r} is given by flow, as Flow(cc=)")

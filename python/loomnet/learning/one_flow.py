@@ -20,20 +20,21 @@ NEIGHBOURS = ("cubic", "bbr", "vegas", "copa")
 Draw = Callable[[np.random.Generator], Bottleneck]
 
 
+def spread(draw: np.random.Generator, least: float, most: float) -> float:
+    """A number between them whose logarithm is uniform."""
+    return math.exp(draw.uniform(math.log(least), math.log(most)))
+
+
 def drawn(draw: np.random.Generator) -> Bottleneck:
     """The learner's flow from the begin to the end of 20 s, and none to two others."""
-
-    def spread(least: float, most: float) -> float:
-        return math.exp(draw.uniform(math.log(least), math.log(most)))
-
     others = [
         Flow(f"{draw.uniform(0, 8):.3f} s", f"{draw.uniform(5, 12):.3f} s", cc=str(cc))
         for cc in draw.choice(NEIGHBOURS, int(draw.integers(3)))
     ]
     return Bottleneck(
-        rate=f"{spread(10, 100):.3f} Mb/s",
-        rtt=f"{spread(5, 100):.3f} ms",
-        buffer=spread(0.3, 4),
+        rate=f"{spread(draw, 10, 100):.3f} Mb/s",
+        rtt=f"{spread(draw, 5, 100):.3f} ms",
+        buffer=spread(draw, 0.3, 4),
         flows=[Flow(), *others],
         length="20 s",
     )

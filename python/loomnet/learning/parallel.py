@@ -26,7 +26,7 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
     is the one that it saw last. All have one reward. Spaces are those of OneFlow.
 
     With `waiting`, agents whose flows have not joined are there from reset() on, too, never due and
-    with zeros: TorchRL and BenchMARL ask for all agents then.
+    with zeros: TorchRL's wrapper asks for all agents then.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "loomnet/SharedBottleneck-v0", "render_modes": []}

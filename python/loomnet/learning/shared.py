@@ -3,7 +3,6 @@ environment of Gymnasium. Needs the extra [rl]."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from loomnet.base.errors import UsageError
 from loomnet.learning.batch import Batch, Reward, Step
 from loomnet.learning.bottleneck import Bottleneck, Flow
-from loomnet.learning.one_flow import MOST_INPUT, Draw
+from loomnet.learning.one_flow import MOST_INPUT, Draw, spread
 
 MOST_FLOWS = 4
 SHOWN = ("due", "present", "born", "left", "terms", "reward_terms", "global_state")
@@ -25,11 +24,7 @@ Info = dict[str, Any]
 
 def drawn_together(draw: np.random.Generator) -> Bottleneck:
     """Two to four flows that learn: one for the whole 20 s, the others for a part of them."""
-
-    def spread(least: float, most: float) -> float:
-        return math.exp(draw.uniform(math.log(least), math.log(most)))
-
-    rtt = spread(5, 100)
+    rtt = spread(draw, 5, 100)
     others = [
         Flow(
             f"{draw.uniform(0, 8):.3f} s",
@@ -39,9 +34,9 @@ def drawn_together(draw: np.random.Generator) -> Bottleneck:
         for _ in range(int(draw.integers(1, MOST_FLOWS)))
     ]
     return Bottleneck(
-        rate=f"{spread(10, 100):.3f} Mb/s",
+        rate=f"{spread(draw, 10, 100):.3f} Mb/s",
         rtt=f"{rtt:.3f} ms",
-        buffer=spread(0.3, 4),
+        buffer=spread(draw, 0.3, 4),
         flows=[Flow(), *others],
         length="20 s",
     )
@@ -118,8 +113,6 @@ class SharedBottleneckVector(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, 
         which = self._mask(options)
         if seed is None or isinstance(seed, (int, np.integer)):
             super().reset(seed=None if seed is None else int(seed))
-            if seed is None and not self._draws:
-                seed = int(self.np_random.integers(2**31))
             seeds = [None if seed is None else int(seed) + k for k in range(self.num_envs)]
         else:
             seeds = list(seed)
@@ -128,8 +121,9 @@ class SharedBottleneckVector(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, 
                     f"SharedBottleneck.reset: seed: {len(seeds)} seeds for {self.num_envs} "
                     "sub-environments"
                 )
-        if not self._draws:
-            self._draws = [np.random.default_rng(each) for each in seeds]
+        if not self._draws:  # those without a seed go by `np_random_seed`, which tells it
+            first = int(self.np_random.integers(2**31))
+            self._draws = [np.random.default_rng(first + k) for k in range(self.num_envs)]
         for k in np.flatnonzero(which).tolist():
             if seeds[k] is not None:
                 self._draws[k] = np.random.default_rng(seeds[k])
