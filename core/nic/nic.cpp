@@ -200,7 +200,8 @@ void Nic::from_kernel(PlanePort port, PacketPtr packet, Picoseconds now) {
   packet->kernel = true;
   p.kernel_bytes += packet->wire_length;
   p.kernel.push(std::move(packet));
-  send(port, now);
+  ready_ports_ |= 1u << port;
+  settle(now);
 }
 
 namespace {
@@ -299,7 +300,7 @@ void Nic::port_ready(PlanePort port) {
 void Nic::settle(Picoseconds now) {
   if (settling_) return;  // a client posted from within: the loop below picks it up
   settling_ = true;
-  while (ready_ports_ || !completions_.empty() || !arrivals_.empty()) {
+  while (ready_ports_ || !completions_.empty() || !arrivals_.empty() || !caught_up_.empty()) {
     while (ready_ports_) {
       const auto port = static_cast<PlanePort>(std::countr_zero(ready_ports_));
       ready_ports_ &= ready_ports_ - 1;
@@ -318,6 +319,11 @@ void Nic::settle(Picoseconds now) {
       if (NicClient* client = clients_.client_of(completion.qp)) client->on_completion(completion, now);
     }
     completions_.clear();
+    for (std::size_t i = 0; i < caught_up_.size(); ++i) {
+      const QpNumber qp = caught_up_[i];
+      if (NicClient* client = clients_.client_of(qp)) client->on_caught_up(qp, now);
+    }
+    caught_up_.clear();
   }
   settling_ = false;
   const Picoseconds deadline = alone_ ? transport_->next_deadline() : earliest_deadline();

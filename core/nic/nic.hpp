@@ -150,6 +150,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
     }
   }
   void port_ready(PlanePort port) override;
+  void caught_up(QpNumber qp) override { caught_up_.push_back(qp); }
 
   Transport* transport_for(const Packet& packet);
   Transport* stepped_to(const Packet& packet) const;
@@ -189,6 +190,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   Tap* tap_ = nullptr;
   std::vector<Completion> completions_;
   std::vector<Arrival> arrivals_;
+  std::vector<QpNumber> caught_up_;
   NicCounters counters_;
   std::vector<TransportEvent> log_;
   std::uint64_t timeouts_ = 0;

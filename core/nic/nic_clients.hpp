@@ -24,6 +24,8 @@ class NicClient {
   virtual ~NicClient() = default;
   virtual void on_completion(const Completion& completion, Picoseconds now) = 0;
   virtual void on_arrival(const Arrival& arrival, Picoseconds now) = 0;
+  // Nic::ahead() has said yes of this queue pair, and would say no now.
+  virtual void on_caught_up(QpNumber, Picoseconds) {}
 };
 
 // What one host knows of one job.

@@ -71,6 +71,10 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
     if (at != NumberIndex::kAbsent) traffic_.completed(flows_[at], completion, now);
   }
   void on_arrival(const Arrival&, Picoseconds) override {}
+  void on_caught_up(QpNumber qp, Picoseconds now) override {
+    const std::uint32_t at = by_qp_.find(qp);
+    if (at != NumberIndex::kAbsent) traffic_.refill(flows_[at], now);
+  }
   // The flow of this result, which leads to this host, has ended. If a new round has begun meanwhile, the host knows
   // of that already.
   void on_event(std::uint64_t index, Picoseconds) override {

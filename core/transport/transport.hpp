@@ -219,6 +219,8 @@ class TransportSink {
   virtual void event(const TransportEvent& event) = 0;
   // The transport has (or may have) something for `port`; the NIC will pull when the link is free.
   virtual void port_ready(PlanePort port) = 0;
+  // Transport::ahead() has said yes of this queue pair, and would say no now.
+  virtual void caught_up(QpNumber) {}
 };
 
 struct Pulled {
@@ -274,10 +276,10 @@ class Transport {
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;
   // When on_deadline wants to be called; kNever if not. Re-read after every call into the transport.
   virtual Picoseconds next_deadline() const = 0;
+  // Whether a queue pair's bytes that were posted and never sent are as many as those in flight, and 64 KiB: a client
+  // that wants to stop soon posts no more until TransportSink::caught_up. False where the transport does not say.
+  virtual bool ahead(QpNumber) { return false; }
   // True while any request is neither completed nor failed (deadlock checks, goodput intervals).
-  // Requests of a queue pair that nothing has been sent of hold as many bytes as are in flight, and 64 KiB: a client
-  // that wants to stop soon posts no more. False where the transport does not say.
-  virtual bool ahead(QpNumber) const { return false; }
   virtual bool outstanding() const = 0;
   // Packets it keeps (a conservation sum counts them); release() lets go of them at the run's end.
   virtual std::size_t held() const { return 0; }

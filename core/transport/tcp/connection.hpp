@@ -32,6 +32,7 @@ struct TcpTransport::Connection {
   std::uint8_t routed = 0xff;  // planes that the host's route leads over
   PlanePort port = kNoPort;
   bool queued = false;  // in its port's list
+  bool told_ahead = false;  // the client waits for TransportSink::caught_up
   bool failed = false;
   bool reset_due = false;
   Handshake handshake = Handshake::done;

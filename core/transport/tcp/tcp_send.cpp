@@ -92,6 +92,10 @@ PacketPtr TcpTransport::build(const Connection& c, TcpHeader header, const AckCo
 
 PacketPtr TcpTransport::data_packet(Connection& c, Picoseconds now) {
   const Transmission t = c.sender.send(now);
+  if (c.told_ahead && !c.sender.ahead()) [[unlikely]] {
+    c.told_ahead = false;
+    sink_.caught_up(c.local);
+  }
   const Message& m = *t.message;
   TcpHeader header;
   header.sequence = c.send_start + static_cast<std::uint32_t>(t.begin);

@@ -96,6 +96,11 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
 Sender& TcpTransport::sender(QpNumber qp) { return by_qp_.at(qp)->sender; }
 const Sender& TcpTransport::sender(QpNumber qp) const { return by_qp_.at(qp)->sender; }
 
+bool TcpTransport::ahead(QpNumber qp) {
+  Connection& c = *by_qp_.at(qp);
+  return c.told_ahead = c.sender.ahead();
+}
+
 TransportFigures TcpTransport::figures() const { return {.retransmitted = counters_.retransmitted}; }
 
 void TcpTransport::on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) {

@@ -36,7 +36,7 @@ class TcpTransport final : public Transport {
   // The host's route leads over the planes that have a path; the five tuples, and with them the choice of
   // the switches, stay.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
-  bool ahead(QpNumber qp) const override { return sender(qp).ahead(); }
+  bool ahead(QpNumber qp) override;
   void on_limits(QpNumber qp, std::size_t part, const LimitsSet& set, Picoseconds now) override;
   Pupil* pupil(QpNumber qp, std::size_t) override { return sender(qp).control().pupil(); }
   void on_deadline(Picoseconds now) override;

@@ -79,6 +79,25 @@ TEST(Bbr, WhereCubicFillsTheBuffer) {
   EXPECT_GE(seen.mean_queue, kBdp) << seen;
 }
 
+// A flow with a lifetime posts few bytes before it sends them. What has arrived behind a lost packet completes late,
+// and the flow must go on sending meanwhile, as one does that has posted all of its bytes.
+TEST(Lifetimes, StarveNoFlowThatLoses) {
+  tcp::TcpOptions held = with("astraea");
+  held.congestion_options = {{"policy", std::string("hold")}, {"startup", std::string("none")}};
+  for (const double loss : {0.0, 0.01, 0.03}) {
+    std::array<double, 2> rate{};
+    for (const bool lives : {false, true}) {
+      Dumbbell bed(held);
+      bed.bottleneck().set_impairment({.loss = loss}, {});
+      bed.flow(0, {}, lives ? seconds(1000) : kNever);
+      bed.network.nic(0).set_limits(100, 0, {.cwnd = kBdp, .pacing_rate = {}}, bed.network.now());
+      bed.network.run_until(seconds(2));
+      rate[lives] = bed.watch(seconds(20)).rate[0];
+    }
+    EXPECT_NEAR(rate[1] / rate[0], 1, 0.01) << "at a loss of " << loss << ": " << rate[1] << " and " << rate[0];
+  }
+}
+
 // A run that ends while early segments wait for a hole: they are held, not leaked, and let go.
 TEST(Conservation, ARunCutShortAccountsForSegmentsThatWait) {
   Dumbbell bed(with("cubic"), kBdp / 10);

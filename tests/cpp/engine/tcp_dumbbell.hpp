@@ -37,17 +37,19 @@ struct Dumbbell {
       network.nic(h).set_transport(std::make_unique<tcp::TcpTransport>(network.nic(h).sink(), h < 2 ? first : second));
     }
   }
-  // Host `from` (0 or 2, on leaf 0) to the receiver beside it, for ever.
-  void flow(NodeId from, Picoseconds start) {
+  // Host `from` (0 or 2, on leaf 0) to the receiver beside it, for ever. One with a lifetime posts short writes.
+  void flow(NodeId from, Picoseconds start, Picoseconds until = kNever) {
+    const bool lives = until != kNever;
     const QpNumber qp = 100 + from;
     clos.connect(from, qp, from + 1, qp + 50);
     traffic.add({.source = from,
                  .destination = from + 1,
                  .qp = qp,
                  .bytes = 1ull << 40,
-                 .message = 1 << 20,
-                 .depth = 8,
-                 .start = start});
+                 .message = lives ? 1u << 14 : 1u << 20,
+                 .depth = lives ? 8 * kBdp >> 14 : 8,
+                 .start = start,
+                 .until = until});
     traffic.start();
   }
   tcp::Sender& sender(NodeId from) {
