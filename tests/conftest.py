@@ -1,6 +1,10 @@
-"""What all tests share: `--soak` turns the long ones on."""
+"""What all tests share: `--soak` turns the long ones on, and those that are dear take turns."""
+
+import os
 
 import pytest
+
+import turns
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -10,6 +14,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--soak"):
         return
+    seed = os.environ.get(turns.SEED)
     for item in items:
         if "soak" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="long; --soak runs it"))
+        elif seed and "in_turns" in item.keywords and not turns.has_turn(item.nodeid, seed):
+            item.add_marker(pytest.mark.skip(reason=f"dear; not drawn at {seed}; --soak runs it"))

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 DDP = Path(__file__).parents[2] / "scenarios" / "ina" / "ddp.py"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("values", [{"policy": "esa", "levels": 2, "ranks": 4}])
 def test_ddp_through_switches_that_sum(tmp_path, values):
     report = ln.load(DDP).run(directory=tmp_path, steps=3, rate="1 Gb/s", delay="20 us", **values)

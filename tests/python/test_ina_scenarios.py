@@ -28,6 +28,7 @@ def failed(report):
     return {check.name for check in report.checks if not check.ok}
 
 
+@pytest.mark.in_turns
 def test_scarce_memory(tmp_path):
     report = go(tmp_path, "scarce_memory", draws=1, iterations=1, fragments=512)
     found = figures(report)
@@ -65,6 +66,7 @@ def test_scarce_memory(tmp_path):
     assert len(rows) == 3 + 7 * 7 and all(float(row["jct_mean_s"]) > 0 for row in rows)
 
 
+@pytest.mark.in_turns
 def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
     """M3: SwitchML's share of 1/16 is a fifth of a bandwidth-delay product, and ATP beats it."""
     # With seed 0 one job of ATP's waits for its first timer, 50 ms as published, in the only draw.

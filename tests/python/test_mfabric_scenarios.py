@@ -113,6 +113,7 @@ def verdicts(report: ln.Report) -> dict[str, bool]:
     return {check.name: check.ok for check in report.checks}
 
 
+@pytest.mark.in_turns
 def test_flows_and_packets_agree_on_a_region(tmp_path):
     report = run(
         "modes",
@@ -152,6 +153,7 @@ def test_what_panels_and_controllers_do(tmp_path):
     assert [name for name, ok in found.items() if not ok] == []
 
 
+@pytest.mark.in_turns
 def test_failed_parts_cost_little(tmp_path):
     report = run("failures", tmp_path, seeds=1, delays="-25us")
     found = verdicts(report)
@@ -170,6 +172,7 @@ def test_shares_of_traffic_and_time(tmp_path):
     assert all(check.ok or check.reason for check in report.checks)
 
 
+@pytest.mark.in_turns
 def test_what_patching_during_training_is_worth(tmp_path):
     matrices = tmp_path / "gates"
     matrices.mkdir()

@@ -91,6 +91,7 @@ def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, control):
     is_the_stock_one(run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(**control)))
 
 
+@pytest.mark.in_turns
 def test_wires_take_a_share_of_what_circuits_have_too_much_of(tmp_path):
     """Two servers with one circuit and one electrical NIC each: half goes by either."""
     taken = {}
@@ -162,6 +163,7 @@ def while_draining(r):
     return (drain + apply) // 2
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "moment", [pytest.param(while_dark, marks=pytest.mark.soak), while_draining]
 )
@@ -204,6 +206,7 @@ def test_without_circuits_it_is_the_stock_one(tmp_path):
         _ = r.experts
 
 
+@pytest.mark.in_turns
 def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
     waited = {}
     for name in ("block", "reuse"):
@@ -288,6 +291,7 @@ def test_controls_that_real_ranks_do_not_have_are_refused(field):
         ln.TorchJob(SCRIPT, transport="roce", compute="1 ms", circuits=ln.CircuitControl(**field))
 
 
+@pytest.mark.in_turns
 def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
     scenario = ln.load(Path(__file__).parents[2] / "scenarios" / "mfabric" / "moe_ddp.py")
     report = scenario.run(directory=tmp_path / "run", steps=8, undrained=False)

@@ -45,6 +45,7 @@ def test_it_is_kept_without_outputs():
     assert code and all(not c.outputs and c.execution_count is None for c in code)
 
 
+@pytest.mark.in_turns
 def test_every_cell_runs_in_under_a_minute(book):
     code = [c for c in book.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in code)

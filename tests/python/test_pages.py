@@ -246,6 +246,7 @@ def test_the_sweep(clone, monkeypatch):
     assert names["found"].frame.height == 4 and names["found"].frame["ok"].all()
 
 
+@pytest.mark.in_turns
 def test_the_tests_of_the_pytest_page(clone):
     (code,) = pages.python_blocks("docs/pytest.md")
     (clone / "test_of_the_page.py").write_text(code)

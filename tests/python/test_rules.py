@@ -169,6 +169,7 @@ def test_copas_competitive_mode_rests_where_nothing_fills_the_buffer(seen):
 
 
 # --- vivace ---------------------------------------------------------------------------------------
+@pytest.mark.in_turns
 def test_vivace_tolerates_random_losses_up_to_its_constants(seen):
     """NSDI 2018, 3: c = 11.35 tolerates up to 5 % of random loss, and yields beyond."""
     for share in (0.01, 0.02, 0.03):

@@ -248,6 +248,7 @@ def losses(result):
 
 
 # Over one transport they are tested live too.
+@pytest.mark.in_turns
 @pytest.mark.parametrize("second", [pytest.param("mrc", marks=pytest.mark.soak), "roce"])
 def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, second):
     """A recording of both has all of it, and keeps the files of their ranks apart."""

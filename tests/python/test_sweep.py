@@ -282,6 +282,7 @@ def cut_short(here, signal_, least):
     return done
 
 
+@pytest.mark.in_turns
 def test_a_sweep_killed_and_interrupted_half_way_ends_with_the_same_table(here, cluster):
     killed = cut_short(here, signal.SIGKILL, 3)
     interrupted = cut_short(here, signal.SIGINT, len(killed) + 1)

@@ -11,6 +11,7 @@ from loomnet.base.errors import UsageError
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
 
 
+@pytest.mark.in_turns
 def test_ddp_computes_the_same_with_extra_marks(tmp_path):
     pytest.importorskip("torch")
     report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=3, hidden=512)
@@ -25,6 +26,7 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
         assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
 
 
+@pytest.mark.in_turns
 def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
     pytest.importorskip("torch")
     report = ln.load(SCENARIOS / "ddp.py").run(

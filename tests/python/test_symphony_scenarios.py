@@ -38,6 +38,7 @@ def figures(report: Any) -> dict[str, Any]:
 
 
 # --- bars -----------------------------------------------------------------------------------------
+@pytest.mark.in_turns
 def test_s2_two_flows_at_six_seeds(tmp_path: Path) -> None:
     reports = [go(tmp_path / str(seed), "two_flows", seed=seed, hosts="B") for seed in range(6)]
     for report in reports:
@@ -55,6 +56,7 @@ def test_s2_two_flows_at_six_seeds(tmp_path: Path) -> None:
     assert sum(leaders) / len(leaders) < 1.10
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seeds", [2, pytest.param(24, marks=pytest.mark.soak)])
 def test_s3_a_narrower_gap_at_no_great_cost(tmp_path: Path, seeds: int) -> None:
     """Each of the seeds 1 to 6 holds the bars alone: the gap is 18 to 45 % narrower, where 15 are
@@ -65,6 +67,7 @@ def test_s3_a_narrower_gap_at_no_great_cost(tmp_path: Path, seeds: int) -> None:
     assert {"S3-16.S13-leader-later", "S3-32.S13-leader-later"} <= set(figures(report))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seeds", [2, pytest.param(24, marks=pytest.mark.soak)])
 def test_the_other_bars(tmp_path: Path, seeds: int) -> None:
     report = go(tmp_path, "bars", only="S4,S5,S6,S7,S8,S9,S10,S12,S14,S15", seeds=seeds)
@@ -103,6 +106,7 @@ def test_a_part_that_is_not_there(tmp_path: Path, name: str, only: str, line: st
 
 
 # --- other scenarios ------------------------------------------------------------------------------
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seeds", [1, pytest.param(24, marks=pytest.mark.soak)])
 def test_hostile_packets(tmp_path: Path, seeds: int) -> None:
     report = go(tmp_path, "hostile", seeds=seeds)

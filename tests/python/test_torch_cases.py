@@ -23,6 +23,7 @@ ENDING_S = 90.0  # of wall time for one job that takes seconds on an idle machin
 
 
 # Several families at a time: a job that runs many cases pays for its imports once.
+@pytest.mark.in_turns
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("families", [FAMILIES[:4], FAMILIES[4:6], FAMILIES[6:8]], ids=",".join)
 def test_cases_on_the_virtual_clock(families, tmp_path):

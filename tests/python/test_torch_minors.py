@@ -85,6 +85,7 @@ OF_EACH_KIND = (
 )
 
 
+@pytest.mark.in_turns
 @pytest.mark.timeout(1800)
 def test_every_kind_of_call(tmp_path):
     cases = cases_of("kinds")

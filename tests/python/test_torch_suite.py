@@ -46,6 +46,7 @@ def suite(backend: str, tmp_path: Path, *more: str, limit: float = 240) -> dict[
     return json.loads(results.read_text())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("backend", ["mapped", "loomnet"])
 def test_some_of_it(backend: str, tmp_path: Path) -> None:
     outcomes = suite(backend, tmp_path, "--only", f"^({'|'.join(SOME)})$")

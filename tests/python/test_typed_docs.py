@@ -55,6 +55,7 @@ def test_there_are_blocks(project):
     assert "README_0.py" in names and any(name.startswith("docs_plugins_") for name in names)
 
 
+@pytest.mark.in_turns
 def test_mypy_strict(project):
     files = sorted(path.name for path in project.glob("*.py"))
     done = subprocess.run(
@@ -67,6 +68,7 @@ def test_mypy_strict(project):
     assert not found and done.returncode == 0, "\n".join(found) + done.stderr
 
 
+@pytest.mark.in_turns
 def test_pyright(project):
     done = subprocess.run(
         [BIN / "basedpyright", "--outputjson", "-p", project], capture_output=True, text=True

@@ -126,6 +126,7 @@ def test_many_marks_are_counted_and_not_written_over_one_another():
     assert figure.axes == [axes]
 
 
+@pytest.mark.in_turns
 def test_compute_by_layer_is_forwards_and_clocks_are_emulated(scripts):
     names = {}
     exec(scripts, names)
