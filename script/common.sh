@@ -54,5 +54,15 @@ package_settings() {
   env | lines_with -E "^(PIP_[A-Z_]+|$proxies|$certificates)="
 }
 
+# Compiles Python's modules at once, so that no start has to: PYTHON FOLDER… pip does it on one core alone. Where
+# no process can be started for the other cores, as without /dev/shm, this goes on with one. Files that are for
+# other Pythons, which a few packages bring, are left.
+compile_modules() {
+  local python=$1
+  shift
+  as_owner "$python" -m compileall -q -j 0 "$@" >/dev/null 2>&1 ||
+    as_owner "$python" -m compileall -q "$@" >/dev/null 2>&1 || true
+}
+
 # grep, for which no such line is an answer and no failure.
 lines_with() { grep "$@" || (($? == 1)); }

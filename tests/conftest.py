@@ -1,4 +1,4 @@
-"""What all tests share: `--soak` turns the long ones on, and those that are dear take turns."""
+"""What all tests share: `--soak` turns the long ones on, and some slow ones take turns."""
 
 import os
 
@@ -19,4 +19,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "soak" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="long; --soak runs it"))
         elif seed and "in_turns" in item.keywords and not turns.has_turn(item.nodeid, seed):
-            item.add_marker(pytest.mark.skip(reason=f"dear; not drawn at {seed}; --soak runs it"))
+            item.add_marker(pytest.mark.skip(reason=f"slow; not drawn at {seed}; --soak runs it"))

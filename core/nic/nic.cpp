@@ -200,8 +200,7 @@ void Nic::from_kernel(PlanePort port, PacketPtr packet, Picoseconds now) {
   packet->kernel = true;
   p.kernel_bytes += packet->wire_length;
   p.kernel.push(std::move(packet));
-  ready_ports_ |= 1u << port;
-  settle(now);
+  send(port, now);
 }
 
 namespace {

@@ -68,7 +68,7 @@ void RankSession::start_progress() {
 
 void RankSession::create(CommunicatorId id, const std::vector<JobRank>& members) {
   refuse_fork();
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   executor_.create(id, members);
@@ -79,7 +79,7 @@ void RankSession::create(CommunicatorId id, const std::vector<JobRank>& members)
 
 void RankSession::close(CommunicatorId id) {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_ || communicators_.count(id) == 0) return;
   start_held();
@@ -90,7 +90,7 @@ void RankSession::close(CommunicatorId id) {
 
 void RankSession::abort(CommunicatorId id, const std::string& reason) {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_ || communicators_.count(id) == 0) return;
   start_held();
@@ -124,7 +124,7 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
     work->asked = asked;
   }
   work->left = static_cast<std::uint32_t>(operations.size()) + 1;  // one is this call's
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   for (const Operation& o : operations) work->bytes += payload_bytes(id, o);
@@ -248,7 +248,7 @@ std::int64_t RankSession::after(std::int64_t timeout_ns) const {
 bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
   if (work->done.load(std::memory_order_acquire)) return true;
   refuse_fork();
-  std::unique_lock lock(mutex_);
+  auto lock = watch_.enter(mutex_);
   Thread& thread = awake();
   if (work->done) return true;
   Waiter waiter(thread);
@@ -261,7 +261,7 @@ bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
 
 bool RankSession::want(const WorkPtr& work) {
   refuse_fork();
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (work->done) return false;
   work->wanted = true;
@@ -271,7 +271,7 @@ bool RankSession::want(const WorkPtr& work) {
 
 WorkPtr RankSession::next_finished() {
   if (forked()) return nullptr;
-  std::unique_lock lock(mutex_);
+  auto lock = watch_.enter(mutex_);
   Thread& thread = threads_.self();
   thread.callback = true;
   if (std::exchange(thread.busy, false)) {
@@ -292,7 +292,7 @@ WorkPtr RankSession::next_finished() {
 RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
                                       std::uint32_t size, std::int64_t timeout_ns, bool asked, bool whole) {
   refuse_fork();
-  std::unique_lock lock(mutex_);
+  auto lock = watch_.enter(mutex_);
   Thread& thread = awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   start_progress();
@@ -313,7 +313,7 @@ RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t nam
 std::optional<std::uint32_t> RankSession::report(std::span<const std::uint8_t> bytes) {
   if (bytes.empty() || bytes.size() > kMostReport) throw std::invalid_argument("report: its length");
   refuse_fork();
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   start_progress();
@@ -329,7 +329,7 @@ std::optional<std::uint32_t> RankSession::report(std::span<const std::uint8_t> b
 
 std::optional<std::vector<std::uint8_t>> RankSession::answer(std::uint32_t number, std::int64_t timeout_ns) {
   refuse_fork();
-  std::unique_lock lock(mutex_);
+  auto lock = watch_.enter(mutex_);
   Thread& thread = awake();
   RankClient::Answer& answer = client_.answer(number);
   const auto ready = [&] { return answer.whole() || !client_.failure().empty(); };
@@ -345,7 +345,7 @@ std::optional<std::vector<std::uint8_t>> RankSession::answer(std::uint32_t numbe
 }
 
 void RankSession::use_virtual_clock() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   virtual_ = true;
   threads_.add_main();
   start_progress();
@@ -357,7 +357,7 @@ void RankSession::local_call(bool enters) { count_call(&Thread::locals, enters);
 
 void RankSession::count_call(std::uint32_t Thread::* calls, bool enters) {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   Thread& thread = awake();
   if (enters) {
     ++(thread.*calls);
@@ -368,7 +368,7 @@ void RankSession::count_call(std::uint32_t Thread::* calls, bool enters) {
 
 bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b, std::uint32_t status) {
   if (forked()) return false;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   awake();
   if (left_) return false;
   const bool ok = client_.mark(kind, value, a, b, status, open_marks_ + 1);
@@ -378,7 +378,7 @@ bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std:
 
 void RankSession::mark_ring_steps() {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   executor_.watch_steps(this);
 }
 
@@ -389,7 +389,7 @@ void RankSession::step_received(std::uint32_t communicator, std::uint32_t ring_s
 
 std::int64_t RankSession::last_step() {
   if (forked()) return -1;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   // Without a communicator no progress thread reads the notices.
   if (!thread_.joinable() && !left_) client_.poll(nullptr);
   return client_.last_step();
@@ -397,7 +397,7 @@ std::int64_t RankSession::last_step() {
 
 void RankSession::compute(std::uint64_t picoseconds, bool poll) {
   if (forked()) return;
-  std::unique_lock lock(mutex_);
+  auto lock = watch_.enter(mutex_);
   Thread& thread = awake();
   if (!virtual_ || left_ || picoseconds == 0 || !client_.failure().empty()) return;
   if (poll) memory_.rank_words().polls.fetch_add(1, std::memory_order_relaxed);
@@ -412,7 +412,7 @@ bool RankSession::settled() const { return executor_.quiescent() || !client_.fai
 
 std::uint64_t RankSession::foreign_begin() {
   if (forked()) return 0;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   if (left_) return 0;
   const std::uint64_t number = next_work_++;
   if (!client_.mark(MarkKind::work_begin, number, 0, 0, 0, open_marks_ + 2)) return 0;
@@ -423,7 +423,7 @@ std::uint64_t RankSession::foreign_begin() {
 
 void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok) {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   if (left_ || number == 0) return;
   --open_marks_;
   client_.mark(MarkKind::work_end, number, static_cast<std::uint64_t>(began_ns), bytes,
@@ -437,7 +437,7 @@ void RankSession::leave(std::int64_t linger_ns) {
     return;
   }
   {
-    std::unique_lock lock(mutex_);
+    auto lock = watch_.enter(mutex_);
     if (left_) return;
     if (std::exchange(leaving_, true)) {  // another thread leaves: both return once it has left
       Waiter waiter(awake());
@@ -462,7 +462,7 @@ void RankSession::leave(std::int64_t linger_ns) {
   }
   rank_wake_.raise();
   if (thread_.joinable()) thread_.join();
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   left_ = true;
   client_.set_state(State::gone);
   client_.publish();
@@ -472,7 +472,7 @@ void RankSession::leave(std::int64_t linger_ns) {
 
 std::vector<std::pair<std::string, std::uint64_t>> RankSession::counters() const {
   if (forked()) return {};
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   std::vector<std::pair<std::string, std::uint64_t>> out{
       {"writes", client_.writes()},
       {"write_bytes", client_.bytes()},

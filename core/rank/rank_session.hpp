@@ -186,7 +186,7 @@ class RankSession final : private OperationSink, private StepWatch {
   EventFd engine_wake_;
   RankClient client_;
   CollectiveExecutor executor_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // taken by watch_.enter(), but by the progress thread
   // Apart, because a forked child must not destroy them.
   struct Conditions {
     std::condition_variable done;   // a blocked call may have ended
@@ -209,7 +209,7 @@ class RankSession final : private OperationSink, private StepWatch {
   bool holds_ = false;  // several threads call
   std::vector<std::string> strays_;
   Threads threads_;
-  ThreadWatch watch_;  // virtual clock: of threads that are not blocked in the session
+  mutable ThreadWatch watch_;  // virtual clock: of threads that are not blocked in the session
   std::vector<Block> blocks_;
   bool virtual_ = false;
   double dilation_ = 1.0;

@@ -31,6 +31,7 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   }
   std::erase_if(blocks_, [&](const Block& each) { return each.waiter == &waiter; });
   resume(waiter);  // where its time was over and this thread saw so before the progress thread did
+  waiter.returned();
   update_state();
   return done();
 }
@@ -92,7 +93,7 @@ void RankSession::start_held() {
 
 void RankSession::thread_begins(const std::string& name) {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   if (!virtual_ || left_) return;
   watch_.moved();
   threads_.begin(name);
@@ -103,7 +104,7 @@ void RankSession::thread_begins(const std::string& name) {
 
 void RankSession::thread_ends() {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   if (!virtual_ || left_) return;
   watch_.moved();
   threads_.end();
@@ -114,7 +115,7 @@ void RankSession::thread_ends() {
 
 std::vector<std::string> RankSession::strays() const {
   if (forked()) return {};
-  const std::lock_guard lock(mutex_);
+  const auto lock = watch_.enter(mutex_);
   return strays_;
 }
 

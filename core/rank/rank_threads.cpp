@@ -292,7 +292,7 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
     if (thread.quiet || (thread.callback && !thread.busy)) continue;
     question.waited |= thread.waits != 0;
     if (thread.waits != 0) continue;
-    question.local |= thread.locals != 0;
+    question.local |= thread.locals != 0 || thread.returning;
     question.unclear.push_back({{tid, Sleep::running, 0}, thread.slept_run_ns});
     question.plain_lock |= thread.futures == 0 && !thread.callback;
   }

@@ -16,6 +16,8 @@ struct Thread {
   std::uint32_t waits = 0;    // calls of the session that it is blocked in
   std::uint32_t futures = 0;  // PyTorch calls it is in that may block on a future of the session
   std::uint32_t locals = 0;   // calls it is in that this machine ends, however long it sleeps in them
+  // Its blocked call has ended, and it has yet to take the session's mutex back, in which it may sleep: it runs.
+  bool returning = false;
   bool callback = false;      // it runs callbacks of finished works …
   bool busy = false;          // … and has one in hand
   // A thread that the script has started and that has not called yet: it holds the clock while it runs, since
@@ -35,13 +37,20 @@ struct Thread {
 class Waiter {
  public:
   explicit Waiter(Thread& thread) : thread_(thread) { ++thread.waits; }
-  ~Waiter() { end(); }
+  ~Waiter() {
+    end();
+    returned();
+  }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   void end() {
-    if (!ended_) --thread_.waits;
+    if (ended_) return;
     ended_ = true;
+    --thread_.waits;
+    thread_.returning = true;
   }
+  // By the blocked thread, when it has the mutex again.
+  void returned() { thread_.returning = false; }
   bool ended() const { return ended_; }
 
  private:
@@ -125,7 +134,7 @@ class Threads {
     };
     std::vector<Unclear> unclear;  // threads that the session does not see blocked in a call of its own
     std::vector<int> bystanders_but;  // all threads that may post, and the progress thread; the others are bystanders
-    bool local = false;  // at least one thread is in a call that this machine ends
+    bool local = false;  // at least one thread is in a call that this machine ends, or returns from one of the session
     bool plain_lock = false;  // at least one unclear thread is in no call that waits for a future
     bool waited = false;  // at least one thread will be woken by the network
     struct Quiet {

@@ -20,7 +20,7 @@ ThreadWatch::Look ThreadWatch::begin(bool owed, int but_tid) const {
 }
 
 void ThreadWatch::end(const Look& look, std::int64_t now_ns) {
-  if (look.moves != moves_) return;
+  if (look.moves != moves_ || entering_.load(std::memory_order_seq_cst) != 0) return;
   threads_.answer(look.question, now_ns, std::int64_t{interval_ms_} * 1'000'000);
   if (look.seen == Activity::beside) {
     // Neither counts for a finding nor against it: what was found goes on to hold, but that all wait.

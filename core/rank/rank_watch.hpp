@@ -2,7 +2,9 @@
 // looks make a finding, and which look is void because a thread has moved meanwhile.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "rank/rank_threads.hpp"
 
@@ -22,6 +24,15 @@ class ThreadWatch {
 
   explicit ThreadWatch(Threads& threads) : threads_(threads) {}
 
+  // A thread takes the session's mutex. Another one may hold it that counts as waiting, because it has been woken to
+  // look whether its wait is over. A look that finds the thread asleep in the mutex meanwhile is void.
+  std::unique_lock<std::mutex> enter(std::mutex& mutex) {
+    entering_.fetch_add(1, std::memory_order_seq_cst);
+    std::unique_lock lock(mutex);
+    entering_.fetch_sub(1, std::memory_order_seq_cst);
+    ++moves_;
+    return lock;
+  }
   // A thread of the process runs, or is about to: what the kernel showed is void, a look that is under way
   // included, and the next look comes soon.
   void moved();
@@ -55,6 +66,7 @@ class ThreadWatch {
   int outside_looks_ = 0;  // in a row
   std::int64_t outside_since_ns_ = 0;
   std::uint64_t moves_ = 0;
+  std::atomic<int> entering_{0};  // threads in enter() that do not have the mutex yet
 };
 
 }  // namespace loomnet::rank

@@ -12,7 +12,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch.distributed as dist
+
 from loomnet.processes.torchrun import OWN, environments
+from loomnet.running.virtual_torch import Port
 
 # A worker's variables are those that its agent's process was not started with.
 WORKER = """import json, os, sys
@@ -93,3 +96,17 @@ def test_hosts_with_unequal_numbers_of_ranks():
     ] == [("0", "0", "3"), ("0", "1", "3"), ("0", "2", "3"), ("1", "0", "1")]
     shared = [{name: value for name, value in each.items() if name not in OWN} for each in found]
     assert shared == [shared[0]] * 4
+
+
+def test_the_port_of_a_store_is_held_for_rank_0():
+    """Ranks import PyTorch for seconds before the first of them opens its store."""
+    port = Port()
+    try:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port.number))
+        for _ in range(2):  # a script may destroy its group and make another
+            store = dist.TCPStore("127.0.0.1", port.number, 1, True)
+            store.set("a", "b")
+            del store
+    finally:
+        port.close()

@@ -87,6 +87,8 @@ class LinkDefaults:
     """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
     are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom;
+    `full_packet`: bytes of a frame that has a size of its own, as TCP's; 0: it follows the fabric's
+    payload;
     `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP;
     `trim_bytes`: what a trimmed packet keeps of its frame; `trim_dscps`: the code point it gets,
     and that at the last hop; `each`: those of each transport's model, where a run has several."""
@@ -95,6 +97,7 @@ class LinkDefaults:
     dcqcn: bool = False
     trims: bool = True
     largest_frame: int = MAX_FRAME_BYTES
+    full_packet: int = 0
     mark_bytes: int = 0
     trim_bytes: int = TRIM_BYTES
     trim_dscps: tuple[int, int] = (0, 0)
@@ -113,6 +116,7 @@ class LinkDefaults:
             dcqcn=any(one.dcqcn for one in each),
             trims=any(one.trims for one in each),
             largest_frame=max(one.largest_frame for one in each),
+            full_packet=max(one.full_packet for one in each),
             mark_bytes=max(one.mark_bytes for one in each),
             trim_bytes=max(one.trim_bytes for one in each),
             trim_dscps=max(one.trim_dscps for one in each),
@@ -216,7 +220,7 @@ def half_settings(
     # 4 x data, and more for shorter packets, whose headers are as long: where the publication has
     # 2 x, the headers of 128 senders overflow. A NIC's own
     # egress neither marks nor trims: only kernel traffic ever queues there.
-    bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
+    bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * max(frame, defaults.full_packet))
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
     paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
     ordered = spec.queue == queues.PRIORITY

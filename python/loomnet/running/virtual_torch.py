@@ -45,11 +45,19 @@ class LocalHosts:
         self.hosts = {name: LocalHost(name) for name in names}
 
 
-def free_port() -> int:
-    """A TCP port of loopback that no socket listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+class Port:
+    """A TCP port of loopback for rank 0's store, which opens it seconds from now: the kernel gives
+    it to nobody else until close(). A socket that sets SO_REUSEADDR, as PyTorch's stores do, may
+    listen on it meanwhile."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class RankClock(PlayClock, Protocol):
@@ -81,6 +89,7 @@ class VirtualTorch(TorchPlay):
         self.works = self.payload = 0
         self.wall_paced_ps = 0  # as of the last progress: see VirtualRanks
         self.places: list[int] = []  # of the ranks on the clock
+        self.port: Port | None = None
         self.was_told = False
         self.told_gone = False  # peers have heard that a rank ended
         self.unannounced: list[int] = []  # ranks that have ended, of which no peer has heard
@@ -98,9 +107,10 @@ class VirtualTorch(TorchPlay):
             self.clock.add_rank(bridge, self.asked.number) for bridge in self.ranks.bridges
         ]
         names = [self.request.plan.hosts[host].name for host in self.placement]
+        self.port = Port()
         self.ranks.launch(
             LocalHosts(self.clock.lock, names),
-            master_port=free_port(),
+            master_port=self.port.number,
             environment={
                 rank_env.CLOCK: "virtual",
                 rank_env.STARTED: str(self.clock.now_ps),
@@ -328,6 +338,8 @@ class VirtualTorch(TorchPlay):
 
     def stop(self) -> None:
         self.ranks.stop(0.5)
+        if self.port is not None:
+            self.port.close()
         self.take_marks()
         for place in self.places:
             self.clock.ranks.leave(place)

@@ -58,7 +58,10 @@ class Tcp(Transport):
             )
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
-        return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), ETHERNET_BYTES))
+        return LinkDefaults(
+            largest_frame=largest_frame(options.get("mtu"), ETHERNET_BYTES),
+            full_packet=size_option(options, "mtu", LIVE_MTU) + ETHERNET_BYTES,
+        )
 
     def start_ps(self, plan: Plan) -> int:
         return max(plan.base_rtt_ps * HANDSHAKE_RTTS, min(super().start_ps(plan), START_PS))

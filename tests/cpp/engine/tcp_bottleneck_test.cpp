@@ -82,6 +82,7 @@ TEST(Bbr, WhereCubicFillsTheBuffer) {
 // A flow with a lifetime posts few bytes before it sends them. What has arrived behind a lost packet completes late,
 // and the flow must go on sending meanwhile, as one does that has posted all of its bytes.
 TEST(Lifetimes, StarveNoFlowThatLoses) {
+  SKIP_UNDER_ASAN();
   tcp::TcpOptions held = with("astraea");
   held.congestion_options = {{"policy", std::string("hold")}, {"startup", std::string("none")}};
   for (const double loss : {0.0, 0.01, 0.03}) {

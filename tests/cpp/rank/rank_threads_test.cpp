@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "rank/rank_watch.hpp"
@@ -327,6 +328,10 @@ TEST(Threads, AWaiterCountsUntilItsCallEndsAndNotTwice) {
       EXPECT_TRUE(threads.all_wait());
     }
     EXPECT_EQ(own.waits, 1u);
+    outer.end();
+    EXPECT_TRUE(own.returning);
+    outer.returned();
+    EXPECT_FALSE(own.returning);
   }
   EXPECT_FALSE(threads.all_wait());
 }
@@ -389,6 +394,13 @@ class Rank {
   void in_local(In in) {
     add(in, [this] { ++threads.self().locals; });
   }
+  // Its call has ended, and it sleeps in the session's mutex.
+  void returning() {
+    add(In::lock, [this] {
+      waiter_.emplace(threads.self());
+      waiter_->end();
+    });
+  }
   void elsewhere(In in) {
     add(in, [this] { threads.self(); });
   }
@@ -428,6 +440,7 @@ class Rank {
     EXPECT_TRUE(sleepers_.back()->seen(in == In::lock ? Sleep::lock : in == In::spin ? Sleep::running : Sleep::other));
   }
   std::vector<std::unique_ptr<Sleeper>> sleepers_;
+  std::optional<Waiter> waiter_;
 };
 
 TEST(Ranks, WaitIfOneIsInTheSessionAndTheOthersInLocks) {
@@ -450,6 +463,13 @@ TEST(Ranks, ComputeIfOneSleepsInACallThatThisMachineEnds) {
   Rank rank;
   rank.in_session();
   rank.in_local(In::pipe);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(), Activity::computing);
+}
+
+TEST(Ranks, ComputeIfOneHasYetToReturnFromACallOfTheSession) {
+  Rank rank;
+  rank.in_session();
+  rank.returning();
   for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(), Activity::computing);
 }
 
@@ -630,105 +650,6 @@ TEST(Threads, AQuietThreadThatCallsCountsAsNew) {
   EXPECT_EQ(threads.self().name, "quiet");
   threads.end();
   EXPECT_EQ(threads.size(), 0U);
-}
-
-// Looks whose outcome the test gives.
-class Watch : public ::testing::Test {
- protected:
-  void look(Activity seen, std::int64_t at_ms, bool owed = false) {
-    auto look = watch.begin(owed, 0);
-    asked_children = look.children;
-    look.seen = seen;
-    watch.end(look, at_ms * 1'000'000);
-  }
-  Threads threads;
-  ThreadWatch watch{threads};
-  bool asked_children = false;
-};
-
-TEST_F(Watch, OutsideTakesEightLooksAndTwentyFiveMilliseconds) {
-  for (int i = 0; i < 7; ++i) {
-    look(Activity::outside, 100 * i);
-    EXPECT_EQ(watch.activity(), Activity::computing) << i;
-    EXPECT_EQ(watch.interval_ms(), 3);
-  }
-  look(Activity::outside, 700);
-  EXPECT_EQ(watch.activity(), Activity::outside);
-  EXPECT_EQ(watch.interval_ms(), 5);
-  watch.moved();
-  EXPECT_EQ(watch.activity(), Activity::computing);
-  for (int i = 0; i < 25; ++i) {
-    look(Activity::outside, 1000 + i);
-    EXPECT_EQ(watch.activity(), Activity::computing) << i;
-  }
-  look(Activity::outside, 1025);
-  EXPECT_EQ(watch.activity(), Activity::outside);
-}
-
-TEST_F(Watch, AThreadSeenRunningBeginsTheCountAnew) {
-  for (int i = 0; i < 7; ++i) look(Activity::outside, 100 * i);
-  look(Activity::computing, 700);
-  for (int i = 8; i < 15; ++i) look(Activity::outside, 100 * i);
-  EXPECT_EQ(watch.activity(), Activity::computing);
-  look(Activity::outside, 1500);
-  EXPECT_EQ(watch.activity(), Activity::outside);
-}
-
-TEST_F(Watch, ATickBesideTheRankChangesNoCount) {
-  for (int i = 0; i < 8; ++i) {
-    EXPECT_EQ(watch.activity(), Activity::computing) << i;
-    look(Activity::outside, 100 * i);
-    look(Activity::beside, 100 * i + 50);
-  }
-  EXPECT_EQ(watch.activity(), Activity::outside);
-  watch.moved();
-  look(Activity::waiting, 1000);
-  look(Activity::beside, 1001);
-  EXPECT_EQ(watch.activity(), Activity::computing);
-}
-
-TEST_F(Watch, DescendantsAreLookedAtBeforeTheFindingAndNowAndThenAfterIt) {
-  std::vector<int> with;
-  for (int i = 1; i <= 200; ++i) {
-    look(Activity::outside, i);
-    if (asked_children) with.push_back(i);
-  }
-  EXPECT_THAT(with, ::testing::ElementsAre(8, 64, 128, 192));
-}
-
-TEST_F(Watch, WaitingTakesOneLook) {
-  look(Activity::waiting, 0);
-  EXPECT_EQ(watch.activity(), Activity::waiting);
-  EXPECT_EQ(watch.interval_ms(), 20);
-  look(Activity::computing, 20);
-  EXPECT_EQ(watch.activity(), Activity::computing);
-}
-
-TEST_F(Watch, ALookDuringWhichAThreadMovedIsVoid) {
-  for (const Activity seen : {Activity::waiting, Activity::outside}) {
-    auto under_way = watch.begin(true, 0);
-    under_way.seen = seen;
-    watch.moved();
-    watch.end(under_way, 0);
-    EXPECT_EQ(watch.activity(), Activity::computing);
-    EXPECT_EQ(watch.interval_ms(), 1);
-  }
-}
-
-TEST_F(Watch, LooksAtARankThatComputesGrowRareUnlessAThreadIsLikelyToWait) {
-  std::vector<int> intervals;
-  for (int i = 0; i < 6; ++i) {
-    look(Activity::computing, i);
-    intervals.push_back(watch.interval_ms());
-  }
-  EXPECT_THAT(intervals, ::testing::ElementsAre(2, 4, 8, 16, 16, 16));
-  look(Activity::computing, 6, true);
-  EXPECT_EQ(watch.interval_ms(), 1) << "a work is owed";
-  look(Activity::computing, 7);
-  EXPECT_EQ(watch.interval_ms(), 2);
-  ++threads.self().futures;
-  look(Activity::computing, 8);
-  EXPECT_EQ(watch.interval_ms(), 1) << "a thread is in a future";
 }
 
 }  // namespace

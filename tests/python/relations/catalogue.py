@@ -1,6 +1,7 @@
 """Every relation: importing this registers them all."""
 
 from . import laws as laws
+from . import lifetimes as lifetimes
 from . import marking as marking
 from . import naming as naming
 from . import neighbours as neighbours
