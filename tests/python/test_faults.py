@@ -104,8 +104,12 @@ def test_rows_read_as_one_line():
     assert ln.reorder("a--b", 0.1, at="1 s", by="5 us").describe() == (
         "reorder a--b 0.1 by up to 5 us at 1 s to the end"
     )
-    assert ln.jitter("a--b", "5 us", at="1 s").describe() == "jitter a--b up to 5 us at 1 s to the end"
-    assert ln.bunch("a->b", "2 ms", at="1 s").describe() == "bunch a->b every 2 ms at 1 s to the end"
+    assert (
+        ln.jitter("a--b", "5 us", at="1 s").describe() == "jitter a--b up to 5 us at 1 s to the end"
+    )
+    assert (
+        ln.bunch("a->b", "2 ms", at="1 s").describe() == "bunch a->b every 2 ms at 1 s to the end"
+    )
 
 
 # --- timetable ----------------------------------------------------------------------------------
