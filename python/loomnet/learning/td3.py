@@ -153,12 +153,13 @@ class Replay:
         self._columns = [np.zeros((capacity, *shape), np.float32) for shape in shapes]
 
     def add(self, *columns: np.ndarray) -> None:
-        """Rows of all seven, in the order above."""
-        for row in zip(*columns, strict=True):
-            for column, value in zip(self._columns, row, strict=True):
-                column[self._next] = value
-            self._next = (self._next + 1) % self._capacity
-            self.size = min(self.size + 1, self._capacity)
+        """Rows of all seven, in the order above; at most as many as there is room for."""
+        count = len(columns[0])
+        places = (self._next + np.arange(count)) % self._capacity
+        for column, rows in zip(self._columns, columns, strict=True):
+            column[places] = rows
+        self._next = (self._next + count) % self._capacity
+        self.size = min(self.size + count, self._capacity)
 
     def draw(self, count: int, random: np.random.Generator) -> list[torch.Tensor]:
         """So many, uniformly, with repetition."""
