@@ -15,7 +15,7 @@ namespace loomnet::astraea {
 namespace {
 
 using ::testing::HasSubstr;
-using namespace testbed;
+using namespace by_hand;
 
 // --- when it decides -----------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ TEST(AstraeaOptions, RefuseAPolicyThatWasTrainedOtherwise) {
   EXPECT_THAT(said("interval_us", std::int64_t{20'000}), HasSubstr("trained with 30000; give interval_us=30000"));
   EXPECT_THAT(said("alpha", 0.05), HasSubstr("alpha is 0.05"));
   EXPECT_EQ(said("arithmetic", std::string("int16")), "accepted");
-  const std::string floats = add_policy(loomnet::testbed::random_policy(1).serialize());
+  const std::string floats = add_policy(testbed::random_policy(1).serialize());
   EXPECT_THAT(refusal({{"policy", floats}, {"arithmetic", std::string("int16")}}),
               HasSubstr("no form of whole numbers"));
 }

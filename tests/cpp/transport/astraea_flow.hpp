@@ -11,7 +11,7 @@
 
 #include "transport/congestion/astraea/astraea.hpp"
 
-namespace loomnet::astraea::testbed {
+namespace loomnet::astraea::by_hand {
 
 inline constexpr std::uint32_t kMss = 1'000;
 inline constexpr FlowContext kFlow{.mss = kMss, .initial_window = 10 * kMss, .header = 72};
@@ -89,4 +89,4 @@ inline std::string constant_policy(float before_tanh, PolicySpec spec = {}) {
   return add_policy(policy.serialize());
 }
 
-}  // namespace loomnet::astraea::testbed
+}  // namespace loomnet::astraea::by_hand

@@ -13,7 +13,7 @@
 namespace loomnet::astraea {
 namespace {
 
-using namespace testbed;
+using namespace by_hand;
 using ::testing::HasSubstr;
 
 TEST(Arithmetic, Exp2IsThePowerToItsLastDigits) {
