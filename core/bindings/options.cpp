@@ -87,6 +87,8 @@ LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<b
         .field("corrupt", i.corrupt)
         .field("reorder", i.reorder)
         .time("jitter_ps", i.jitter)
+        .time("wander_ps", i.wander)
+        .time("slot_ps", i.slot)
         .done();
     change.impairment = i;
   }

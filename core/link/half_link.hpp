@@ -146,6 +146,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void note_observers() { special_ = impaired_ || hook_ || port_.tap; }
   Picoseconds depart(Packet& packet, Picoseconds start, Picoseconds done);
   Picoseconds impair(Packet& packet, Picoseconds arrival);
+  Picoseconds vary(Picoseconds arrival);
   void report_queued(Picoseconds now) {
     if (special_ && port_.tap) [[unlikely]]
       port_.tap->queued(port_.number, queue().bytes(), now);
@@ -182,7 +183,7 @@ class alignas(128) HalfLink final : public EventHandler {
   // Only where packets queue. The default discipline lies here, so that its calls are inlined.
   std::unique_ptr<PortQueue> chosen_;  // another discipline; null: priority_
   PriorityQueue priority_;
-  // Packets may arrive in another order than they were sent: the head's arrival is not in time for
+  // Packets may arrive in another order than they were sent, or long after: the head's arrival is not in time for
   // those behind it.
   bool overtaking_ = false;
   Picoseconds departure_ = kNever;  // of the last packet there is a departure event for
@@ -196,6 +197,8 @@ class alignas(128) HalfLink final : public EventHandler {
   std::uint64_t egress_seed_;
   LossProcess loss_;
   Impairment impairment_;
+  Picoseconds ordered_until_{};  // no packet arrives before this one, which took longer
+  Picoseconds slots_from_{};
 };
 
 }  // namespace loomnet

@@ -8,6 +8,7 @@ namespace loomnet {
 Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
   packet.lost = loss_.lose(impairment_, port_.random);
   if (impairment_.corrupt > 0 && port_.random.uniform() < impairment_.corrupt) packet.corrupt = true;
+  arrival = vary(arrival);
   if (impairment_.reorder > 0 && port_.random.uniform() < impairment_.reorder) {
     arrival += impairment_.jitter.scaled(port_.random.uniform());
   }
@@ -22,11 +23,22 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
   return arrival;
 }
 
+// Behind the last packet that took longer, also once none does any more.
+Picoseconds HalfLink::vary(Picoseconds arrival) {
+  if (!impairment_.in_order()) return std::max(arrival, ordered_until_);
+  if (impairment_.wander.count > 0) arrival += impairment_.wander.scaled(port_.random.uniform());
+  if (const Picoseconds slot = impairment_.slot; slot.count > 0) {
+    arrival = slots_from_ + slot * ((arrival - slots_from_ + slot - Picoseconds{1}) / slot);
+  }
+  return ordered_until_ = std::max(arrival, ordered_until_);
+}
+
 void HalfLink::set_up(bool up, Picoseconds now) {
   advance(now);
   if (up_ && !up) {
     up_ = false;  // nothing that this leads to is sent here
     lose_all(now);
+    ordered_until_ = {};
     end_pause(now);  // what was said before does not hold on a new link
     busy_until_ = std::min(busy_until_, now);
   }
@@ -73,10 +85,11 @@ void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
 
 void HalfLink::set_impairment(const Impairment& impairment, Picoseconds now) {
   advance(now);
+  if (impairment.slot != impairment_.slot) slots_from_ = now;
   impairment_ = impairment;
-  impaired_ = impairment.any();
+  impaired_ = impairment.any() || ordered_until_ > now;
   note_observers();
-  overtaking_ |= impairment.reorder > 0;
+  overtaking_ |= impairment.reorder > 0 || impairment.in_order();
   if (overtaking_) expect_departure(now);
 }
 

@@ -1,5 +1,5 @@
 // What a faulty link does to a packet on its way: loss (random or in bursts), duplication,
-// corruption, reordering. All draws come from the link's own stream.
+// corruption, reordering, and delays that vary without it. All draws come from the link's own stream.
 #pragma once
 
 #include "clock/random.hpp"
@@ -14,8 +14,12 @@ struct Impairment {
   double corrupt = 0;      // share damaged: the receiver's FCS check drops them
   double reorder = 0;      // share that takes up to `jitter` longer
   Picoseconds jitter{};
+  // Packets keep their order: each takes up to `wander` longer, and those that would arrive within one of the slots of
+  // this length, counted from when the impairment began, all arrive at its end.
+  Picoseconds wander{}, slot{};
 
-  bool any() const { return loss > 0 || duplicate > 0 || corrupt > 0 || reorder > 0; }
+  bool in_order() const { return wander.count > 0 || slot.count > 0; }
+  bool any() const { return loss > 0 || duplicate > 0 || corrupt > 0 || reorder > 0 || in_order(); }
 };
 
 // Two-state loss (Gilbert): every packet in the bad state is lost, mean sojourn `burst` packets,

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from loomnet.fabrics.networkx_graph import from_networkx as from_networkx
     from loomnet.fabrics.pfc import Pfc as Pfc
     from loomnet.faults.burst_rows import bursts as bursts
+    from loomnet.faults.model import bunch as bunch
     from loomnet.faults.model import degrade as degrade
     from loomnet.faults.model import delay as delay
     from loomnet.faults.model import down as down
     from loomnet.faults.model import duplicate as duplicate
     from loomnet.faults.model import iterations as iterations
+    from loomnet.faults.model import jitter as jitter
     from loomnet.faults.model import kill as kill
     from loomnet.faults.model import loss as loss
     from loomnet.faults.model import reorder as reorder
@@ -91,6 +93,8 @@ _HOMES = {
         "duplicate",
         "reorder",
         "delay",
+        "jitter",
+        "bunch",
         "degrade",
         "kill",
         "step",

@@ -57,6 +57,9 @@ MAIN = [
         (lambda: ln.reorder("h0--p0.leaf0", math.nan, at="1 s"), "reorder: share nan must be"),
         (lambda: ln.reorder("h0--p0.leaf0", 0.1, at="1 s", by=5), "reorder: by: 5 has no unit"),
         (lambda: ln.reorder("h0--p0.leaf0", 0.1, at="1 s", by="0 s"), "by=0 s moves no packet"),
+        (lambda: ln.jitter("h0--p0.leaf0", 5, at="1 s"), "jitter: by: 5 has no unit"),
+        (lambda: ln.jitter("h0--p0.leaf0", "0 s", at="1 s"), "jitter: 0 s moves no packet"),
+        (lambda: ln.bunch("h0--p0.leaf0", "0 s", at="1 s"), "bunch: 0 s moves no packet"),
         (lambda: ln.delay("h0--p0.leaf0", 5, at="1 s"), "Fault.extra: 5 has no unit"),
         (lambda: ln.degrade("h0--p0.leaf0", 1.5, at="1 s"), "degrade to 1.5"),
         (lambda: ln.degrade("h0--p0.leaf0", "10", at="1 s"), "no unit"),
@@ -100,6 +103,12 @@ def test_rows_read_as_one_line():
     )
     assert ln.reorder("a--b", 0.1, at="1 s", by="5 us").describe() == (
         "reorder a--b 0.1 by up to 5 us at 1 s to the end"
+    )
+    assert (
+        ln.jitter("a--b", "5 us", at="1 s").describe() == "jitter a--b up to 5 us at 1 s to the end"
+    )
+    assert (
+        ln.bunch("a->b", "2 ms", at="1 s").describe() == "bunch a->b every 2 ms at 1 s to the end"
     )
 
 
@@ -304,6 +313,43 @@ def test_overlapping_duplicates_and_reordering_add_up():
     assert state.jitter_ps == 3_000_000 and state.loss == 0.25 and state.extra_delay_ps == 0
     assert second[0].state == LinkState(duplicate=0.5, reorder=0.1, jitter_ps=3_000_000, loss=0.25)
     assert third[0].state.healthy
+
+
+def test_overlapping_jitters_add_up_and_the_longer_slot_holds():
+    half = HALF["h0->p0.leaf0"]
+    rows = [
+        ln.jitter("h0->p0.leaf0", "3 us", at="1 s", duration="2 s"),
+        ln.jitter("h0--p0.leaf0", "1 us", at="1 s", duration="1 s"),
+        ln.bunch("h0->p0.leaf0", "7 us", at="1 s", duration="2 s"),
+        ln.bunch("h0->p0.leaf0", "5 us", at="1 s", duration="1 s"),
+    ]
+    (_, first), (_, second), (_, third) = drain(Timetable(PLAN, rows))
+    assert next(c.state for c in first if c.half == half) == LinkState(
+        wander_ps=4_000_000, slot_ps=7_000_000
+    )
+    assert second[0].state == LinkState(wander_ps=3_000_000, slot_ps=7_000_000)
+    assert third[0].state.healthy
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+def test_jitter_and_bunches_put_nothing_out_of_order(tmp_path, transport):
+    """Real bytes arrive, later; a transport that resends what was overtaken resends nothing."""
+    fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
+    job = ln.AllReduce("400 kB", repeat=4, transport=transport)
+    by = {
+        "nothing": [],
+        "jitter": [ln.jitter("*--*", "20 us", at="0 s")],
+        "bunch": [ln.bunch("*--*", "20 us", at="0 s")],
+    }
+    took = {}
+    for name, faults in by.items():
+        r = ln.run(fabric, job, faults, payload=True, directory=tmp_path / name, seed=2)
+        assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 4
+        totals = r.data.totals.values()
+        again = ("retransmitted", "data_retransmitted", "drop_queue_full", "nak_sent", "naks_sent")
+        assert not any(row.get(counter) for row in totals for counter in again), name
+        took[name] = r.data.iterations[-1].end_ps
+    assert took["jitter"] > 1.02 * took["nothing"] and took["bunch"] > 1.02 * took["nothing"]
 
 
 def test_reordered_packets_fall_eight_behind_unless_a_time_is_given():

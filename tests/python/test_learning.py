@@ -116,6 +116,10 @@ def a_bottleneck(draw):
         flows=flows,
         length="20 s",
         loss=draw.choice([0.0, 0.003]),
+        jitter=draw.choice(["0 s", "2 ms"]),
+        bunching=int(draw.choice([1, 4, 44])),
+        action_delay=draw.choice(["0 s", "10 ms"]),
+        lockstep=bool(draw.integers(2)),
         changes=[
             (f"{0.3 * (k + draw.uniform(0.1, 1)):.3f} s", f"{10 ** draw.uniform(0.3, 2):.2f} Mb/s")
             for k in range(draw.integers(4))
@@ -200,6 +204,77 @@ def test_without_a_decision_a_window_stays():
         assert len(due) > 20 and len({each.terms[0, flow, window] for each in due}) == 1
 
 
+def a_flow(act=hold, rtt="20 ms", length="4 s", **values):
+    """Terms by name at each decision of one flow alone on 40 Mb/s."""
+    link = Bottleneck(rate="40 Mb/s", rtt=rtt, buffer=4, flows=[Flow()], length=length, **values)
+    found = [each.terms[0, 0] for each in steps(Batch([link]), act) if each.due[0, 0]]
+    return {name: np.array([row[n] for row in found]) for n, name in enumerate(TERMS)}
+
+
+def test_noise_moves_round_trips_and_nothing_else():
+    """Of a held window that the link carries without a queue."""
+    still = {"tcp": {"startup": "none", "initial_window": 20}}
+    calm, late, together = (
+        a_flow(**still, **noise)
+        for noise in ({}, {"jitter": "8 ms"}, {"bunching": 33})  # slots of 10 ms
+    )
+    rises = [each["rtt_us"][10:].mean() - calm["rtt_us"][10:].mean() for each in (late, together)]
+    assert calm["rtt_us"][10:].std() < 100
+    assert 3_000 < rises[0] < 8_000, "in order: some wait for a later one before them"
+    assert 2_000 < rises[1] < 10_000
+    for noisy in (late, together):
+        assert np.all(noisy["queue_loss_Bps"] == 0) and np.all(noisy["loss_Bps"] == 0)
+        assert np.all(noisy["least_rtt_us"] >= calm["least_rtt_us"].min() - 1)
+
+
+def test_a_decision_is_taken_after_its_delay():
+    """The window that an interval shows is that of its end, and late ones have sent less."""
+    at_once, late = (
+        a_flow(lambda step: np.ones(step.due.shape), length="1 s", **values)
+        for values in (
+            {"tcp": {"startup": "none"}},
+            {"tcp": {"startup": "none"}, "action_delay": "10 ms"},
+        )
+    )
+    assert np.array_equal(at_once["window_packets"], late["window_packets"])
+    assert np.all(late["throughput_Bps"][2:12] < at_once["throughput_Bps"][2:12])
+
+
+@pytest.mark.parametrize(("rtt_ms", "expected_ms"), [(5, 10), (40, 40), (160, 100)])
+def test_intervals_by_round_trips_have_bounds(rtt_ms, expected_ms):
+    terms = a_flow(rtt=f"{rtt_ms} ms", length="6 s", tcp={"interval_rtts": 1, "startup": "none"})
+    lasted = terms["seconds"][len(terms["seconds"]) // 2 :]
+    assert lasted.mean() == pytest.approx(expected_ms / 1000, rel=0.1)
+    fixed = a_flow(rtt=f"{rtt_ms} ms", length="6 s", tcp={"startup": "none"})
+    assert fixed["seconds"][-1] == pytest.approx(0.03)
+
+
+def test_actions_that_are_rates():
+    start = {"startup": "none", "initial_window": 20}
+    grows = a_flow(lambda step: np.ones(step.due.shape), tcp={"action": "rate", **start})
+    steady = grows["pacing_Bps"][2:22]
+    assert np.diff(np.log(steady)) == pytest.approx(np.log(1.025), rel=1e-3)
+    bounds = {"action": "absolute", "rate_least_bps": 1e6, "rate_most_bps": 1e8}
+    for action, rate in ((-1, 1e6), (0, 1e7), (0.5, 10**7.5)):
+        act = lambda step, a=action: np.full(step.due.shape, float(a))  # noqa: E731
+        terms = a_flow(act, tcp={**bounds, **start})
+        # Headers count in a link's rate, not in a rate of payload.
+        assert terms["pacing_Bps"][-1] * 8 == pytest.approx(rate * 1500 / 1428, rel=0.02)
+        assert terms["throughput_Bps"][-5:].mean() * 8 == pytest.approx(rate, rel=0.05)
+
+
+def test_in_lockstep_all_flows_decide_at_once():
+    together, alone = (
+        [step for step in steps(Batch([link]), random_actions()) if step.due.any()]
+        for link in (replace(STAIRS, lockstep=True), STAIRS)
+    )
+    apart = [(step.now[0] - together[0].now[0]) / 0.03 for step in together]
+    assert apart == pytest.approx(np.round(apart), abs=1e-6)
+    all_three = [step for step in together if step.present.all()]
+    assert len(all_three) > 10 and np.mean([step.due.all() for step in all_three]) > 0.9
+    assert not any(step.due.all() for step in alone)
+
+
 def test_the_reward_is_the_publications_and_its_weights_are_the_callers():
     found = steps(Batch([SHORT]), random_actions(), seed=2)[-1]
     thr, lat, loss, fair, stab = found.reward_terms[0]
@@ -272,6 +347,16 @@ def test_a_link_changes_its_rate_when_it_is_told_to():
         (lambda: Bottleneck(flows=[]), "Bottleneck.flows is empty"),
         (lambda: Bottleneck(buffer=0), "Bottleneck.buffer: 0 is not above 0"),
         (lambda: Bottleneck(loss=1.0), "Bottleneck.loss: 1.0 is no share"),
+        (lambda: Bottleneck(bunching=0), "Bottleneck.bunching: 0 packets, not 1 to 1000"),
+        (lambda: Bottleneck(jitter="2"), "Bottleneck.jitter"),
+        (
+            lambda: Batch([Bottleneck(action_delay="30 ms")]).reset(),
+            "action_delay_us: 30000 is not below",
+        ),
+        (
+            lambda: Bottleneck(lockstep=True, tcp={"interval_rtts": 1}),
+            "leave wake_us and interval_rtts out",
+        ),
         (lambda: Bottleneck(tcp={"cc": "cubic"}), "'cc' is given by flow"),
         (lambda: Bottleneck(flows=[Flow(rtt="9 ms")]), r"Bottleneck.flows\[0\].rtt: 9 ms"),
         (lambda: Batch([]), "Batch: give one bottleneck or more"),

@@ -80,10 +80,12 @@ def _span(value: Span) -> Time | IterationCount | None:
 
 
 class Fault(Spec):
-    """One row. Made by down(), loss(), duplicate(), reorder(), delay(), degrade(), kill(); `target`
-    may be a glob."""
+    """One row. Made by down(), loss(), duplicate(), reorder(), delay(), jitter(), bunch(),
+    degrade(), kill(); `target` may be a glob."""
 
-    kind: Literal["down", "loss", "duplicate", "reorder", "delay", "degrade", "kill"]
+    kind: Literal[
+        "down", "loss", "duplicate", "reorder", "delay", "jitter", "bunch", "degrade", "kill"
+    ]
     target: str
     at: Annotated[Time | StepMark, BeforeValidator(_moment)] = given(converter=_moment)
     duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = given(
@@ -113,6 +115,8 @@ class Fault(Spec):
             raise UsageError(f"{self.kind}: share {self.probability} must be above 0, at most 1")
         if self.kind == "reorder" and self.extra == Time("0 s"):
             raise UsageError("reorder: by=0 s moves no packet; give a time, or leave it out")
+        if self.kind in ("jitter", "bunch") and not (self.extra and self.extra.count):
+            raise UsageError(f"{self.kind}: 0 s moves no packet; give a time")
         if not (math.isfinite(self.burst) and self.burst >= 1):
             raise UsageError(f"burst {self.burst} must be 1 or more: mean packets per burst")
         if self.kind == "degrade" and isinstance(self.to, float) and not 0 < self.to < 1:
@@ -179,6 +183,8 @@ class Fault(Spec):
             if self.probability
             else "",
             "delay": f" +{self.extra}",
+            "jitter": f" up to {self.extra}",
+            "bunch": f" every {self.extra}",
             "degrade": f" to {self.to}",
         }.get(self.kind, "")
         lasts = f"for {self.duration}" if self.duration else "to the end"
@@ -200,6 +206,8 @@ class Fault(Spec):
                 "duplicate": f" duplicated {share} of its packets",
                 "reorder": f" reordered {share} of its packets",
                 "delay": f" took {self.extra} longer",
+                "jitter": f" took up to {self.extra} longer",
+                "bunch": f" delivered every {self.extra}",
                 "degrade": (
                     f" slowed to {100 * self.to:g} % of its rate"
                     if isinstance(self.to, float)
@@ -286,6 +294,27 @@ def delay(
 
 
 @checked_call
+def jitter(
+    link: str, by: Time | str, *, at: Moment, duration: Span = None, phase: str | None = None
+) -> Fault:
+    """Lengthens the way of each packet by a random time up to `by`, uniformly; none overtakes
+    another, unlike under reorder()."""
+    late = Time.given("jitter: by", by)
+    return Fault(kind="jitter", target=link, at=at, duration=duration, phase=phase, extra=late)
+
+
+@checked_call
+def bunch(
+    link: str, every: Time | str, *, at: Moment, duration: Span = None, phase: str | None = None
+) -> Fault:
+    """Delivers packets in bunches: those that would arrive within one slot of `every`, counted from
+    the fault's begin, all arrive at its end, in order. So do radio links, cable modems and
+    interrupts that a NIC holds back."""
+    slot = Time.given("bunch: every", every)
+    return Fault(kind="bunch", target=link, at=at, duration=duration, phase=phase, extra=slot)
+
+
+@checked_call
 def degrade(
     link: str,
     to: Rate | str | float,
@@ -350,6 +379,7 @@ def check_faults(faults: list[Fault], fabric: Fabric) -> None:
         if not isinstance(row, Fault):
             raise UsageError(
                 f"faults: {quoted(row)} is not a fault; write ln.down(…), ln.loss(…), "
-                "ln.duplicate(…), ln.reorder(…), ln.delay(…), ln.degrade(…) or ln.kill(…)"
+                "ln.duplicate(…), ln.reorder(…), ln.delay(…), ln.jitter(…), ln.bunch(…), "
+                "ln.degrade(…) or ln.kill(…)"
             )
         row.check(fabric)

@@ -29,6 +29,8 @@ class LinkState:
     duplicate: float = 0.0  # share of packets delivered twice
     reorder: float = 0.0  # share of packets that take up to `jitter_ps` longer
     jitter_ps: int = 0
+    wander_ps: int = 0  # up to which each packet takes longer, in order
+    slot_ps: int = 0  # packets arrive together at the ends of slots of this length; 0: each alone
     extra_delay_ps: int = 0
     share: float = 1.0  # of the nominal rate
     queue_share: float = 1.0  # of the nominal queue limits and marking thresholds
@@ -47,6 +49,8 @@ class LinkState:
             duplicate=_either(self.duplicate, other.duplicate),
             reorder=_either(self.reorder, other.reorder),
             jitter_ps=max(self.jitter_ps, other.jitter_ps),
+            wander_ps=self.wander_ps + other.wander_ps,
+            slot_ps=max(self.slot_ps, other.slot_ps),
             extra_delay_ps=self.extra_delay_ps + other.extra_delay_ps,
             share=self.share * other.share,
             queue_share=self.queue_share * other.queue_share,
@@ -61,6 +65,8 @@ class LinkState:
             "duplicate": self.duplicate,
             "reorder": self.reorder,
             "jitter_ps": self.jitter_ps,
+            "wander_ps": self.wander_ps,
+            "slot_ps": self.slot_ps,
         }
 
 
@@ -414,13 +420,14 @@ def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
 def _add(state: LinkState, fault: Fault, rate_bps: int, frame_bytes: int) -> LinkState:
     """The state with one more fault."""
     share, chance, jitter = 1.0, fault.probability or 0.0, 0
+    extra_ps = fault.extra.count if fault.extra else 0
     if fault.kind == "degrade":
         share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
     if fault.kind == "reorder":
         jitter = (
             round(REORDER_PACKETS * frame_bytes * 8e12 / rate_bps)
             if fault.extra is None
-            else fault.extra.count
+            else extra_ps
         )
     return state.and_also(
         LinkState(
@@ -430,7 +437,9 @@ def _add(state: LinkState, fault: Fault, rate_bps: int, frame_bytes: int) -> Lin
             duplicate=chance if fault.kind == "duplicate" else 0.0,
             reorder=chance if fault.kind == "reorder" else 0.0,
             jitter_ps=jitter,
-            extra_delay_ps=fault.extra.count if fault.extra and fault.kind == "delay" else 0,
+            wander_ps=extra_ps if fault.kind == "jitter" else 0,
+            slot_ps=extra_ps if fault.kind == "bunch" else 0,
+            extra_delay_ps=extra_ps if fault.kind == "delay" else 0,
             share=share,
             queue_share=1.0 if fault.keep_thresholds else min(share, 1.0),
         )

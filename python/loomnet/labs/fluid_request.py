@@ -14,7 +14,7 @@ from loomnet.systems.registry import transport, transports
 MODELS = ("packets", "fluid")
 # Options of lab.run that ask for what only packets have.
 _OF_PACKETS = ("sample", "queues", "links", "observe", "snapshots", "pools", "over_budget")
-_FAULTS = ("loss", "duplicate", "reorder")
+_FAULTS = ("loss", "duplicate", "reorder", "jitter", "bunch")
 
 
 def check_model(model: str) -> None:
@@ -69,6 +69,6 @@ def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequ
         if fault.kind in _FAULTS:
             raise UsageError(
                 f"{where}: fault {fault.label}: there are no packets to lose, "
-                "duplicate or reorder; use down, degrade, delay or kill"
+                "repeat, reorder or delay each by itself; use down, degrade, delay or kill"
             )
     return dataclasses.replace(request, fluid=True)

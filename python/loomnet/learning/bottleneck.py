@@ -9,8 +9,9 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.fabrics.model import Fabric
-from loomnet.faults.model import Fault, degrade, loss
+from loomnet.faults.model import Fault, bunch, degrade, jitter, loss
 from loomnet.jobs.flows import Flows
 from loomnet.worlds.world import World
 
@@ -18,6 +19,9 @@ LEARNED = "outside"  # the policy of flows that a learner decides for
 ENDLESS = "1 PB"  # a flow's size: it ends by its lifetime
 FASTER = 10  # rate of the hosts' own links, in that of the bottleneck
 MTU = 1500
+FRAME = MTU + FRAMING_BYTES + 14  # of a full packet on the wire
+MOST_BUNCHING = 1000
+INTERVAL_US = 30_000  # of Astraea's control, where options say nothing
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,13 @@ class Bottleneck:
         changes: when the link's rate becomes another one, in order of time; its queue keeps its
             bytes.
         loss: share of the packets that the link itself loses, which is no sign of congestion.
+        jitter: up to which each acknowledgement takes longer on its way back, in order.
+        bunching: acknowledgements come together, those of so many full packets at the link's rate;
+            1: each by itself.
+        action_delay: from a decision on, before which the sender does not take it; below an
+            interval.
+        lockstep: all flows decide at the same instants, at multiples of the interval, and none sees
+            what another has just done: another game than that of agents of their own.
         tcp: options of TCP and of Astraea's control (`interval_us`, `features`, …) beside `cc`.
     """
 
@@ -60,6 +71,10 @@ class Bottleneck:
     length: Time | str = "60 s"
     changes: Sequence[tuple[Time | str, Rate | str]] = ()
     loss: float = 0.0
+    jitter: Time | str = "0 s"
+    bunching: int = 1
+    action_delay: Time | str = "0 s"
+    lockstep: bool = False
     tcp: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,6 +84,12 @@ class Bottleneck:
             raise UsageError(f"Bottleneck.buffer: {self.buffer} is not above 0")
         if not 0 <= self.loss < 1:
             raise UsageError(f"Bottleneck.loss: {self.loss} is no share of 0 to 1")
+        if isinstance(self.bunching, bool) or not 1 <= self.bunching <= MOST_BUNCHING:
+            raise UsageError(
+                f"Bottleneck.bunching: {self.bunching} packets, not 1 to {MOST_BUNCHING}"
+            )
+        for name in ("jitter", "action_delay"):
+            Time.given(f"Bottleneck.{name}", getattr(self, name))
         times = [Time(at).count for at, _ in self.changes]
         for _, rate in self.changes:
             Rate.given("Bottleneck.changes", rate)
@@ -81,6 +102,13 @@ class Bottleneck:
         for name in ("cc", "policy"):
             if name in self.tcp:
                 raise UsageError(f"Bottleneck.tcp: {name!r} is given by flow, as Flow(cc=)")
+        if Time(self.action_delay).count and "action_delay_us" in self.tcp:
+            raise UsageError("Bottleneck.action_delay and tcp's action_delay_us are the same")
+        if self.lockstep and {"wake_us", "interval_rtts"} & self.tcp.keys():
+            raise UsageError(
+                "Bottleneck.lockstep: all flows have one interval, and wake up at its multiples; "
+                "leave wake_us and interval_rtts out of tcp"
+            )
         for number, flow in enumerate(self.flows):
             rtt = self.rtt if flow.rtt is None else flow.rtt
             if Time(rtt).count < Time(self.rtt).count // 2:
@@ -150,6 +178,11 @@ class Bottleneck:
     def faults(self) -> list[Fault]:
         """The link's losses, and its rate wherever that is below the highest."""
         found = [loss("left->right", self.loss, at="0 s")] if self.loss else []
+        if Time(self.jitter).count:
+            found.append(jitter("right->left", self.jitter, at="0 s"))
+        if self.bunching > 1:
+            slot = Time.of(round(self.bunching * FRAME / self.capacity_Bps * 1e12))
+            found.append(bunch("right->left", slot, at="0 s"))
         levels = [(Time("0 s"), Rate(self.rate))]
         levels += [(Time(at), Rate(rate)) for at, rate in self.changes]
         ends = [at for at, _ in levels[1:]] + [None]
@@ -164,4 +197,8 @@ class Bottleneck:
     def world(self, seed: int = 0) -> World:
         """Not reset yet."""
         tcp = {"mtu": MTU, **self.tcp}
+        if late := Time(self.action_delay).count:
+            tcp["action_delay_us"] = -(-late // 10**6)
+        if self.lockstep:
+            tcp["wake_us"] = tcp.get("interval_us", INTERVAL_US)
         return World(self.fabric(), self.jobs(), seed, faults=self.faults(), tcp=tcp, jitter="0 s")

@@ -110,7 +110,7 @@ class Host final : public NicClient {
 
 Impairment random_impairment(RandomStream& random) {
   Impairment i;
-  switch (random.below(5)) {
+  switch (random.below(7)) {
     case 0:
       i.loss = 0.02 + 0.3 * random.uniform();
       break;
@@ -125,6 +125,12 @@ Impairment random_impairment(RandomStream& random) {
       break;
     case 4:
       i.reorder = 0.5 * random.uniform(), i.jitter = microseconds(1 + random.below(60));
+      break;
+    case 5:
+      i.wander = microseconds(1 + random.below(60));
+      break;
+    case 6:
+      i.slot = microseconds(1 + random.below(60));
       break;
   }
   return i;

@@ -267,6 +267,67 @@ TEST_F(HalfLinkTest, DuplicatesCorruptsAndReordersAsAsked) {
 }
 
 // A live run's packets have their payload in a frame that one packet owns: the copy has its own bytes.
+TEST_F(HalfLinkTest, PacketsTakeLongerAndKeepTheirOrder) {
+  HalfLink& link = make({.delay = microseconds(1), .data_limit = 1 << 30});
+  link.set_impairment({.wander = microseconds(50)}, {});
+  constexpr std::int64_t kCount = 2'000;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    events_.run_until(microseconds(i));
+    if (i == kCount / 2) link.set_impairment({}, microseconds(i));
+    PacketPtr p = packet(1000);
+    p->uid = static_cast<std::uint64_t>(i);
+    link.offer(std::move(p), microseconds(i));
+  }
+  events_.run_until(milliseconds(10));
+  ASSERT_EQ(far_.seen.size(), static_cast<std::size_t>(kCount));
+  double mean = 0;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const Far::Seen& seen = far_.seen[static_cast<std::size_t>(i)];
+    EXPECT_EQ(seen.uid, static_cast<std::uint64_t>(i)) << "overtaken";
+    const Picoseconds late = seen.at - (microseconds(i + 1) + Picoseconds{1024 * 80});
+    EXPECT_GE(late.count, 0);
+    EXPECT_LT(late, microseconds(50));
+    if (i < kCount / 2) mean += late.microseconds() / (kCount / 2);
+    if (i >= kCount / 2 + 50) EXPECT_EQ(late.count, 0) << "none takes longer any more";
+  }
+  EXPECT_GT(mean, 30) << "of so dense a flow each waits for the latest of those before it";
+  EXPECT_LT(mean, 50);
+}
+
+TEST_F(HalfLinkTest, LonePacketsTakeHalfOfTheJitterLongerOnAverage) {
+  HalfLink& link = make({.delay = microseconds(1)});
+  link.set_impairment({.wander = microseconds(50)}, {});
+  double mean = 0;
+  constexpr int kCount = 2'000;
+  for (int i = 0; i < kCount; ++i) {
+    events_.run_until(microseconds(100 * i));
+    link.offer(packet(1000), microseconds(100 * i));
+    events_.run_until(microseconds(100 * i + 99));
+    mean += (far_.seen.back().at - (microseconds(100 * i + 1) + Picoseconds{1024 * 80})).microseconds() / kCount;
+  }
+  EXPECT_NEAR(mean, 25, 1);
+}
+
+// Also where the queue is served while no packet arrives.
+TEST_F(HalfLinkTest, PacketsOfASlotArriveTogetherAtItsEnd) {
+  HalfLink& link = make({.rate = gigabits(1), .delay = microseconds(1), .data_limit = 1 << 20});
+  events_.run_until(microseconds(7));
+  link.set_impairment({.slot = microseconds(20)}, microseconds(7));
+  for (std::uint64_t i = 0; i < 10; ++i) {  // 8.192 us each
+    PacketPtr p = packet(1000);
+    p->uid = i;
+    link.offer(std::move(p), microseconds(7));
+  }
+  events_.run_until(milliseconds(1));
+  ASSERT_EQ(far_.seen.size(), 10U);
+  for (std::int64_t i = 0; i < 10; ++i) {
+    const std::int64_t alone = (i + 1) * 8'192'000 + 1'000'000;  // since the slots began
+    const std::int64_t slot = 20'000'000;
+    EXPECT_EQ(far_.seen[static_cast<std::size_t>(i)].at.count, 7'000'000 + (alone + slot - 1) / slot * slot);
+    EXPECT_EQ(far_.seen[static_cast<std::size_t>(i)].uid, static_cast<std::uint64_t>(i));
+  }
+}
+
 TEST_F(HalfLinkTest, DuplicatesPacketsWhosePayloadIsAFrame) {
   HalfLink& link = make({.delay = microseconds(1)});
   link.set_impairment({.duplicate = 1}, {});

@@ -16,7 +16,7 @@ from .worlds import Outcome, World
 
 AS_IT_ENDS = 2  # packets of a link, at most, that arrive in the picosecond in which a run ends
 FAIR = ("fq", "fq_codel")
-BY_CHANCE = ("loss", "duplicate", "reorder")  # faults
+BY_CHANCE = ("loss", "duplicate", "reorder", "jitter")  # faults
 
 
 def but_for_draws(
@@ -63,7 +63,7 @@ def at_the_end(one: Outcome, other: Outcome) -> str:
 
 def draws(outcome: Outcome, world: World) -> set[str]:
     """What links drew at random that came to something."""
-    found = {fault.name for fault in world.faults if fault.name == "reorder"}
+    found = {fault.name for fault in world.faults if fault.name in ("reorder", "jitter")}
     for link in outcome.result.plan.links:
         for half in (link.forward, link.backward):
             row = outcome.result.data.totals.get(f"link {half.name}", {})

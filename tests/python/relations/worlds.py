@@ -23,7 +23,10 @@ from .drafts import Draft, Draw, a_rate, a_time, draft, log_uniform, mapped, som
 # Of one run, which takes some hundredths of a second on an idle machine; of real ranks seconds.
 WALL_S, TORCH_WALL_S = 20.0, 240.0
 TORCH = "torch-"  # begins tokens of worlds of real PyTorch ranks
-ALL_FAULTS = ("down", "loss", "delay", "degrade", "kill", "duplicate", "reorder")
+ALL_FAULTS = (
+    *("down", "loss", "delay", "degrade", "kill"),
+    *("duplicate", "reorder", "jitter", "bunch"),
+)
 # These keep every packet, so that no transport waits for a timer.
 HARMLESS = ("delay", "degrade")
 
@@ -305,6 +308,8 @@ def _faults(draw: Draw, wants: Wants, fabric: fabrics.Calls, lead: Draft) -> tup
             "kill": ("kill", (draw.choice(switches),), {}),
             "duplicate": ("duplicate", (target, share), {}),
             "reorder": ("reorder", (target, share), {}),
+            "jitter": ("jitter", (target, a_time(draw, 1e3, 2e7)), {}),
+            "bunch": ("bunch", (target, a_time(draw, 1e3, 2e7)), {}),
         }[kind]
         found.append(draft(values[0], *values[1], **when, **values[2]))
     return tuple(found)

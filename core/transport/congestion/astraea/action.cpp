@@ -1,4 +1,4 @@
-// Both maps; see action.hpp.
+// What actions do; see action.hpp.
 #include "transport/congestion/astraea/action.hpp"
 
 #include <algorithm>
@@ -24,6 +24,16 @@ std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t
       std::uint64_t{std::min(alpha_millionths, 1'000'000u)} * static_cast<std::uint64_t>(q < 0 ? -q : q);
   const std::uint64_t to = q >= 0 ? w + (step * w + one - 1) / one : one * w / (one + step);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(to, kWindowBound));
+}
+
+double map_rate(double rate, double a, double alpha) {
+  if (std::isnan(a)) return rate;
+  a = std::clamp(a, -1.0, 1.0);
+  return a >= 0 ? rate * (1 + alpha * a) : rate / (1 - alpha * a);
+}
+
+double rate_between(double least, double most, double a) {
+  return least * exp2((std::clamp(a, -1.0, 1.0) + 1) / 2 * log2(most / least));
 }
 
 }  // namespace loomnet::astraea

@@ -19,6 +19,13 @@ std::uint32_t map_action(std::uint32_t window, double a, double alpha = kAlpha);
 // millionths. At a = 1 and -1 it is the map above; elsewhere a rounding apart at most.
 std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t alpha_millionths = 25'000);
 
+// The same of a sending rate, without rounding: Jay et al., "A Deep Reinforcement Learning Perspective on Internet
+// Congestion Control", ICML 2019, equation 1, which has the same map with another alpha.
+double map_rate(double rate, double a, double alpha = kAlpha);
+
+// An action as a rate between two, even in their logarithms.
+double rate_between(double least, double most, double a);
+
 // A policy's output below 1/256 counts as 0. Every other action moves the window by a packet at least, so
 // without it an idle flow would swing about its window, and the forms of a policy in floats and in whole
 // numbers, which differ by less, could move it by a packet in opposite directions.

@@ -22,7 +22,14 @@ Agent::Agent(const AgentOptions& options)
       history_(options.features, options.frames, options.spacing),
       mode_(options.slow_start ? Mode::start : Mode::agent) {}
 
-void Agent::begin(Picoseconds now) { due_ = now + options_.interval; }
+Picoseconds Agent::interval() const {
+  const double least_us = range().min_rtt_us > 0 ? range().min_rtt_us : start_least_us_;
+  if (options_.interval_rtts <= 0 || least_us <= 0) return options_.interval;
+  const Picoseconds asked{static_cast<std::int64_t>(options_.interval_rtts * least_us * 1e6)};
+  return std::clamp(asked, options_.interval_least, options_.interval_most);
+}
+
+void Agent::begin(Picoseconds now) { due_ = now + interval(); }
 
 void Agent::judge_start(const RttSamples& rtts, bool lost, std::uint32_t cwnd) {
   if (mode_ != Mode::start) return;
@@ -41,17 +48,17 @@ void Agent::judge_start(const RttSamples& rtts, bool lost, std::uint32_t cwnd) {
 }
 
 bool Agent::observe(const Measured& m, double least_rtt_us, Picoseconds now) {
-  while (due_ <= now) due_ += options_.interval;
   measured_ = m;
   extremes_.update(m.avg_thr_Bps, least_rtt_us, now);
+  while (due_ <= now) due_ += interval();
   history_.push(m, range());
   action_ = 0;
   if (mode_ != Mode::agent) return false;
   if (options_.lifetime == Lifetime::windowed_drain) {
     // Early enough for round trips without a queue to arrive before the least one is forgotten.
     const Picoseconds rtt{static_cast<std::int64_t>(range().min_rtt_us * 1e6)};
-    const Picoseconds lasts = std::max(rtt, options_.interval) + options_.interval;
-    const Picoseconds ahead = lasts + options_.interval;
+    const Picoseconds lasts = std::max(rtt, interval()) + interval();
+    const Picoseconds ahead = lasts + interval();
     drains_ =
         now >= drain_again_ && m.avg_urtt_us > kQueued * range().min_rtt_us && extremes_.forgets_min_rtt(now, ahead);
     if (drains_) {

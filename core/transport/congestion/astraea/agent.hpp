@@ -15,6 +15,9 @@ namespace loomnet::astraea {
 
 struct AgentOptions {
   Picoseconds interval = milliseconds(30);
+  // Where this is not 0: so many of the least round trips that the flow remembers, within the two bounds.
+  double interval_rtts = 0;
+  Picoseconds interval_least = milliseconds(10), interval_most = milliseconds(100);
   FeatureSet features = FeatureSet::ours11;
   std::size_t frames = 5;
   Spacing spacing = Spacing::every;
@@ -48,6 +51,8 @@ class Agent {
   void begin(Picoseconds now);
   // When the interval ends; without drift, whenever it was looked at.
   Picoseconds due() const { return due_; }
+  // How long the intervals are that begin now.
+  Picoseconds interval() const;
   Mode mode() const { return mode_; }
 
   // In mode start, at each wake-up: what was measured since the last one. The start-up ends at a loss, at
@@ -70,6 +75,8 @@ class Agent {
   // numbers. `window`: what the action multiplies, the flow's window now.
   std::uint32_t command(double action, std::uint32_t window);
   std::uint32_t command_int(std::int32_t q, std::uint32_t window);
+  // The same for an action that is no window's.
+  void acted(double action) { action_ = action; }
   // The window where observe() has said that the policy does not act; 0: it stays.
   std::uint32_t command_without_policy(std::uint32_t window, Picoseconds now);
 

@@ -26,6 +26,15 @@ double log2(double x) {
   return exponent + 2 * s * sum * 1.4426950408889634;  // 1 / ln 2
 }
 
+// 2^k e^r with |r| <= ln(2) / 2.
+double exp2(double x) {
+  const double k = std::floor(x + 0.5);
+  const double r = (x - k) * 0.69314718055994531;
+  double series = 1;
+  for (int n = 17; n >= 1; --n) series = 1 + series * r / n;
+  return std::ldexp(series, static_cast<int>(k));
+}
+
 double tanh(double x) {
   const double size = std::fabs(x);
   if (size < 1e-8) return x;
@@ -37,13 +46,7 @@ double tanh(double x) {
     for (int n = 17; n >= 1; n -= 2) below = n + square / below;
     return x / below;
   }
-  // e^(-2 size) = 2^k e^r with |r| <= ln(2) / 2.
-  const double power = -2 * size * 1.4426950408889634;
-  const double k = std::floor(power + 0.5);
-  const double r = (power - k) * 0.69314718055994531;
-  double series = 1;
-  for (int n = 17; n >= 1; --n) series = 1 + series * r / n;
-  const double e = std::ldexp(series, static_cast<int>(k));
+  const double e = exp2(-2 * size * 1.4426950408889634);
   const double result = (1 - e) / (1 + e);
   return x > 0 ? result : -result;
 }

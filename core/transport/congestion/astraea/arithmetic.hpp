@@ -6,6 +6,7 @@ namespace loomnet::astraea {
 
 // Within 1e-14 of the exact values, relative; `x` > 0 and finite for log2().
 double log2(double x);
+double exp2(double x);  // |x| < 1000
 double tanh(double x);
 // Whether this build rounds a product before it is added, as it must: tests ask.
 bool rounds_products();

@@ -11,6 +11,7 @@ namespace loomnet::astraea {
 namespace {
 constexpr std::uint64_t kLeastThreshold = 10;  // packets
 constexpr double kShortPath_us = 8'000;
+constexpr double kRateWindow = 2;   // of what a round trip carries at the rate: a bound, as of BBR's
 constexpr double kStartPacing = 1.25;  // so that the start-up fills the window before a round trip is over
 }  // namespace
 
@@ -21,8 +22,11 @@ Astraea::Astraea(FlowLimits& limits, const AstraeaOptions& options, const AgentO
       arithmetic_(options.arithmetic),
       cwnd_min_(agent.cwnd_min),
       cwnd_max_(agent.cwnd_max),
-      interval_us_(agent.interval.microseconds()),
       alpha_(agent.alpha),
+      kind_(options.action),
+      rate_least_(options.rate_least_bps),
+      rate_most_(options.rate_most_bps),
+      action_delay_(options.action_delay()),
       mtu_share_(static_cast<double>(flow.mss + flow.header) / static_cast<double>(flow.mss)),
       policy_(std::move(policy)),
       agent_(agent) {
@@ -112,7 +116,7 @@ void Astraea::end_interval(Picoseconds now) {
   if (!acts) {
     if (const std::uint32_t to = agent_.command_without_policy(window(), now); to > 0) command(to);
   } else if (policy_.rule == Rule::teacher) {
-    decide(teacher_action(m, agent_.range(), interval_us_, alpha_));
+    decide(teacher_action(m, agent_.range(), agent_.interval().microseconds(), alpha_));
   } else if (policy_.rule == Rule::hold) {
     decide(0);
   } else if (policy_.rule == Rule::trained && arithmetic_ == Arithmetic::int16) {
@@ -133,7 +137,22 @@ void Astraea::act(double action) {
   decide(action);
 }
 
-void Astraea::decide(double action) { take(agent_.command(action, window())); }
+void Astraea::decide(double action) {
+  if (kind_ != ActionKind::window) return decide_rate(action);
+  take(agent_.command(action, window()));
+}
+
+// The first action is on the rate that the window gives. A rate that was not used does not grow.
+void Astraea::decide_rate(double action) {
+  agent_.acted(action);
+  if (srtt_.count <= 0) return;
+  const double now = rate_ > 0 ? rate_ : 8 * static_cast<double>(bytes(window())) / srtt_.seconds();
+  double to = kind_ == ActionKind::rate ? map_rate(now, action, alpha_) : rate_between(rate_least_, rate_most_, action);
+  if (to > now && 16 * seen_.throughput_Bps < now) to = now;
+  rate_ = std::clamp(to, kLeastPacing, kPacingBound / 2);
+  const double packets = kRateWindow * rate_ / 8 * srtt_.seconds() / limits_.mss;
+  command(static_cast<std::uint32_t>(std::clamp<double>(packets, cwnd_min_, cwnd_max_)));
+}
 
 // What a policy commands. A window that was not used does not grow.
 void Astraea::take(std::uint32_t to) {
@@ -143,6 +162,7 @@ void Astraea::take(std::uint32_t to) {
 void Astraea::command(std::uint32_t to) {
   command_ = to;
   command_due_ = true;
+  command_at_ = seen_.end + action_delay_;
 }
 
 // --- the window ----------------------------------------------------------------------------------
@@ -178,7 +198,7 @@ void Astraea::on_ack(const AckSample& s) {
   srtt_ = s.srtt;
   if (after_timeout_) {
     limits_.cwnd = std::min(bytes(command_), limits_.cwnd + s.delivered);
-  } else if (command_due_) {
+  } else if (command_due_ && s.now >= command_at_) {
     command_due_ = false;
     take_window(bytes(command_));
   } else if (agent_.mode() == Agent::Mode::start && !left_start_) {
@@ -204,6 +224,10 @@ void Astraea::leave_start(const AckSample& s) {
 
 void Astraea::pace() {
   if (srtt_.count <= 0) return;
+  if (rate_ > 0) {
+    if (!command_due_) limits_.pacing_rate = agent_.mode() == Agent::Mode::drain ? rate_ / 2 : rate_;
+    return;
+  }
   const double window = static_cast<double>(std::max(limits_.cwnd, bytes(packets_out_)));
   const double rate = 8 * window / srtt_.seconds();
   limits_.pacing_rate =

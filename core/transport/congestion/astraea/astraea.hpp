@@ -15,6 +15,8 @@ namespace loomnet::astraea {
 
 enum class Startup : std::uint8_t { slow_start, none };
 enum class Arithmetic : std::uint8_t { float32, int16 };
+// What an action is: a factor of the window, a factor of the sending rate, or that rate itself.
+enum class ActionKind : std::uint8_t { window, rate, absolute };
 
 struct AstraeaOptions {
   std::uint32_t interval_us = 30'000;
@@ -25,11 +27,17 @@ struct AstraeaOptions {
   Startup startup = Startup::slow_start;
   double alpha = kAlpha;
   std::uint32_t wake_us = 5'000;
+  double interval_rtts = 0;
+  std::uint32_t interval_least_us = 10'000, interval_most_us = 100'000;
+  std::uint32_t action_delay_us = 0;
+  ActionKind action = ActionKind::window;
+  double rate_least_bps = 1e5, rate_most_bps = 1e9;  // of `absolute`
   Arithmetic arithmetic = Arithmetic::float32;
   std::string policy = "teacher";
 
   static const OptionTable<AstraeaOptions>& table();
   Picoseconds wake() const { return microseconds(wake_us); }
+  Picoseconds action_delay() const { return microseconds(action_delay_us); }
 };
 
 class Astraea final : public CongestionControl, private Pupil {
@@ -74,6 +82,7 @@ class Astraea final : public CongestionControl, private Pupil {
   void end_interval(Picoseconds now);
   Measured measure(Picoseconds now) const;
   void decide(double action);
+  void decide_rate(double action);
   void take(std::uint32_t to);
   void command(std::uint32_t to);
   void schedule(Picoseconds now);
@@ -87,7 +96,10 @@ class Astraea final : public CongestionControl, private Pupil {
   const Picoseconds wake_;
   const Arithmetic arithmetic_;
   const std::uint32_t cwnd_min_, cwnd_max_;
-  const double interval_us_, alpha_;
+  const double alpha_;
+  const ActionKind kind_;
+  const double rate_least_, rate_most_;  // bits of payload per second
+  const Picoseconds action_delay_;
   const double mtu_share_;  // bytes of a full packet over those of its payload
   const NamedPolicy policy_;
   Agent agent_;
@@ -99,7 +111,9 @@ class Astraea final : public CongestionControl, private Pupil {
   bool began_ = false;           // an interval is under way
   bool lost_in_start_ = false, left_start_ = false;
   bool after_timeout_ = false;   // slow start up to the command
-  bool command_due_ = false;     // at the next acknowledgement, as a kernel takes it
+  bool command_due_ = false;     // at the next acknowledgement, as a kernel takes it …
+  Picoseconds command_at_{};     // … from this time on
+  double rate_ = 0;              // bits of payload per second that actions have set; 0: none has
   std::uint32_t command_ = 0;    // packets
   // As of the last acknowledgement.
   std::uint64_t sent_then_ = 0, lost_total_ = 0;

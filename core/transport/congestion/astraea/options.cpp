@@ -21,6 +21,9 @@ std::vector<std::string> names_of_sets() {
 AgentOptions agent_options(const AstraeaOptions& o) {
   AgentOptions agent;
   agent.interval = microseconds(o.interval_us);
+  agent.interval_rtts = o.interval_rtts;
+  agent.interval_least = microseconds(o.interval_least_us);
+  agent.interval_most = microseconds(o.interval_most_us);
   agent.features = kFeatureSets[o.features];
   agent.frames = o.frames;
   agent.spacing = o.spacing;
@@ -49,6 +52,12 @@ void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Poli
   if (const std::uint32_t us = spec.interval_ms * 1'000u; us != o.interval_us) {
     differs("interval_us", std::to_string(o.interval_us), std::to_string(us));
   }
+  if (o.interval_rtts > 0) {
+    refuse("policy", "interval_rtts is above 0, and the policy was trained with intervals of one length; leave it out");
+  }
+  if (o.action != ActionKind::window) {
+    refuse("policy", "action is not \"window\", as the policy was trained with; leave it out, or give another policy");
+  }
   if (spec.alpha != static_cast<float>(o.alpha)) {
     differs("alpha", std::to_string(o.alpha), std::to_string(spec.alpha));
   }
@@ -70,6 +79,17 @@ CongestionMake choose(const OptionValues& values) {
     refuse("interval_us", std::to_string(o.interval_us) + " is less than wake_us, " + std::to_string(o.wake_us) +
                               ": flows are looked at only then; give a shorter wake_us, or 0");
   }
+  const bool by_rtts = o.interval_rtts > 0;
+  if (by_rtts && (o.interval_least_us < o.wake_us || o.interval_most_us < o.interval_least_us)) {
+    refuse("interval_least_us", "from wake_us, " + std::to_string(o.wake_us) + ", to interval_most_us, " +
+                                    std::to_string(o.interval_most_us));
+  }
+  const std::uint32_t shortest = by_rtts ? o.interval_least_us : o.interval_us;
+  if (o.action_delay_us >= shortest) {
+    refuse("action_delay_us", std::to_string(o.action_delay_us) + " is not below an interval, " +
+                                  std::to_string(shortest) + ": the next decision would come before it");
+  }
+  if (o.rate_least_bps >= o.rate_most_bps) refuse("rate_least_bps", "below rate_most_bps");
   AgentOptions agent = agent_options(o);
   NamedPolicy policy;
   try {
@@ -113,6 +133,26 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
               .doc = "between two decisions of a flow; a trained policy has its own",
               .least = 10,
               .most = 1e6})
+        .add("interval_rtts", &O::interval_rtts,
+             {.doc = "the interval in least round trips of the flow, within the two bounds; 0: interval_us",
+              .least = 0,
+              .most = 100})
+        .add("interval_least_us", &O::interval_least_us,
+             {.unit = "us", .doc = "shortest interval by interval_rtts", .least = 10, .most = 1e6})
+        .add("interval_most_us", &O::interval_most_us,
+             {.unit = "us", .doc = "longest interval by interval_rtts", .least = 10, .most = 1e6})
+        .add("action_delay_us", &O::action_delay_us,
+             {.unit = "us",
+              .doc = "from a decision on, before which no acknowledgement takes it",
+              .least = 0,
+              .most = 1e6})
+        .choice("action", &O::action, {"window", "rate", "absolute"},
+                {.doc = "what an action is: a factor of the window, a factor of the sending rate, or a rate from "
+                        "rate_least_bps (-1) to rate_most_bps (1), even in its logarithm"})
+        .add("rate_least_bps", &O::rate_least_bps,
+             {.unit = "bit/s", .doc = "of payload, by action=\"absolute\"", .least = 1e3, .most = 1e13})
+        .add("rate_most_bps", &O::rate_most_bps,
+             {.unit = "bit/s", .doc = "of payload, by action=\"absolute\"", .least = 1e3, .most = 1e13})
         .add("wake_us", &O::wake_us,
              {.unit = "us",
               .doc = "decisions are at multiples of it, as of an agent that wakes for all flows; 0: when due",

@@ -1,0 +1,161 @@
+"""The learner of congestion control where the truth is known: the publication's networks, values of
+a known reward, policies as files, two flows whose best is the equal split."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from loomnet.learning import td3
+
+_core = pytest.importorskip("loomnet._core")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Several wait for one another for longer than they compute, and more so on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def weights(net, names=("weight", "bias")):
+    return sum(p.numel() for n, p in net.named_parameters() if n.rpartition(".")[2] in names)
+
+
+def test_the_networks_are_the_publications():
+    paper, ours = td3.Learner(50, 12, td3.PAPER), td3.Learner(55, 12)
+    assert weights(paper.actor, ("weight",)) == 53_824
+    assert [weights(critic) for critic in paper.critics] == [57_473] * 2
+    assert weights(ours.actor, ("weight",)) == 5_600
+
+
+@pytest.mark.parametrize(
+    ("constants", "inputs", "features"), [(td3.PAPER, 50, "astraea10"), (td3.Td3(), 55, "ours11")]
+)
+def test_a_policy_file_acts_as_the_actor(constants, inputs, features):
+    """Also once running means have moved."""
+    learner, draw = td3.Learner(inputs, 12, constants, seed=3), np.random.default_rng(1)
+    for _ in range(30):
+        learner.imitate(draw.normal(2, 3, (64, inputs)).astype(np.float32), draw.uniform(-1, 1, 64))
+    policy = _core.astraea.Policy(
+        learner.actor.layers(), features=features, batch_norm_folded=constants.batch_norm
+    )
+    seen = draw.normal(2, 3, (500, inputs)).astype(np.float32)
+    asked, given = learner.act(seen), policy.act(seen)
+    assert np.std(asked) > 0.05
+    settled = np.where(np.abs(asked) < 1 / 256, 0, asked)
+    assert np.abs(settled - given).max() < 5e-3 and np.abs(asked - given).mean() < 1e-3
+
+
+def one_step(learner, rows=2_000, seed=2):
+    """Transitions after which nothing comes, whose reward is known."""
+    draw, replay = np.random.default_rng(seed), td3.Replay(2, 1)
+    seen = draw.uniform(-1, 1, (rows, 2)).astype(np.float32)
+    state = draw.uniform(-1, 1, (rows, 1)).astype(np.float32)
+    action = draw.uniform(-1, 1, rows).astype(np.float32)
+    reward = -np.abs(action - 0.5 * seen[:, 0]) + 0.3 * state[:, 0]
+    replay.add(seen, state, action, reward, seen, state, np.ones(rows))
+    return replay
+
+
+def test_the_critics_learn_a_reward_and_the_actor_its_best():
+    constants = td3.Td3(warm_up=200, policy_delay=2, actor_rate=1e-3)
+    learner = td3.Learner(2, 1, constants, seed=1)
+    replay = one_step(learner)
+    for _ in range(1_500):
+        learner.update(replay)
+    seen, state, action, reward, *_ = replay.draw(500, np.random.default_rng(7))
+    with torch.no_grad():
+        values = [critic(torch.cat([seen, state], 1), action) for critic in learner.critics]
+    for each in values:
+        assert float((each - reward).abs().mean()) < 0.05
+    found = learner.act(seen.numpy())
+    assert np.abs(found - 0.5 * seen[:, 0].numpy()).mean() < 0.1
+
+
+def test_a_learner_goes_on_as_if_it_had_not_stopped(tmp_path):
+    constants = td3.Td3(warm_up=10, policy_delay=2)
+    one = td3.Learner(2, 1, constants, seed=5)
+    replay = one_step(one)
+    for _ in range(20):
+        one.update(replay)
+    torch.save({"learner": one.state_dict(), "replay": replay.state_dict()}, tmp_path / "kept")
+    kept = torch.load(tmp_path / "kept", weights_only=False)
+    other, again = td3.Learner(2, 1, constants, seed=99), td3.Replay(2, 1)
+    other.load_state_dict(kept["learner"])
+    again.load_state_dict(kept["replay"])
+    for _ in range(20):
+        assert one.update(replay) == other.update(again)
+    seen = np.ones((4, 2), np.float32)
+    assert np.array_equal(one.act(seen), other.act(seen))
+
+
+def test_the_replay_forgets_the_oldest():
+    replay = td3.Replay(1, 1, capacity=5)
+    for n in range(8):
+        each = np.full((1, 1), n, np.float32)
+        replay.add(each, each, each[0], each[0], each, each, each[0])
+    seen, *_ = replay.draw(200, np.random.default_rng(1))
+    assert set(seen[:, 0].tolist()) == {3, 4, 5, 6, 7} and replay.size == 5
+
+
+def two_flows(learner, draw, train: int) -> tuple[float, float]:
+    """Two flows share a link of 1: a flow sees its rate and how full the link is, and multiplies
+    its rate. The reward is what the link carries, less its excess, less how unlike the rates are.
+    Returns Jain's index and the link's use after starts that are unlike."""
+
+    def seen(rates):
+        total = rates.sum(-1, keepdims=True)
+        return np.stack([rates, np.broadcast_to(total, rates.shape)], -1).astype(np.float32)
+
+    def moved(rates, action):
+        return np.clip(rates * 1.3**action, 0.02, 1.5)
+
+    def starts(count):
+        return draw.uniform(0.05, 0.95, (count, 2))
+
+    replay, rates = td3.Replay(2, 2, 20_000), starts(8)
+    for number in range(train):
+        shown = seen(rates)
+        action = learner.act(shown.reshape(-1, 2)).reshape(rates.shape)
+        wild = draw.random(action.shape) < max(1 - number / 1_000, 0.1)
+        action = np.where(wild, draw.uniform(-1, 1, action.shape), action)
+        after = moved(rates, action)
+        total = after.sum(-1)
+        unlike = np.abs(after[:, 0] - after[:, 1]) / total
+        reward = np.minimum(total, 1) - np.maximum(total - 1, 0) * 2 - unlike
+        for flow in range(2):
+            own, then = shown[:, flow], seen(after)[:, flow]
+            replay.add(own, rates, action[:, flow], reward, then, after, np.zeros(len(rates)))
+        rates = after if (number + 1) % 25 else starts(8)
+        learner.update(replay)
+    rates = starts(64)
+    for _ in range(40):
+        rates = moved(rates, learner.act(seen(rates).reshape(-1, 2)).reshape(rates.shape))
+    jain = rates.sum(-1) ** 2 / (2 * (rates**2).sum(-1))
+    return float(jain.mean()), float(rates.sum(-1).mean())
+
+
+@pytest.mark.timeout(300)
+def test_two_flows_learn_the_equal_split():
+    """Their best is known. (That each sees its own rate and both have one policy is what makes the
+    split equal: it comes out so without a term for it, too.)"""
+    constants = td3.Td3(
+        actor=(32, 16),
+        critic=(32, 32),
+        discount=0.9,
+        soft=0.02,
+        policy_delay=2,
+        actor_rate=1e-3,
+        warm_up=200,
+        batch=128,
+    )
+    learner = td3.Learner(2, 2, constants, seed=4)
+    before = two_flows(learner, np.random.default_rng(4), 0)
+    jain, use = two_flows(learner, np.random.default_rng(4), 2_000)
+    assert jain > 0.98 and use == pytest.approx(1, abs=0.1), (jain, use)
+    assert before[0] < 0.9 or abs(before[1] - 1) > 0.2
