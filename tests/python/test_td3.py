@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import one_torch_thread
 import torch
 
 from loomnet.learning import td3
@@ -15,11 +16,7 @@ _core = pytest.importorskip("loomnet._core")
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Several wait for one another for longer than they compute, and more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    yield from one_torch_thread.alone()
 
 
 def weights(net, names=("weight", "bias")):

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import one_torch_thread
 import torch
 
 from loomnet.learning import Batch, Bottleneck, Flow
@@ -16,10 +17,7 @@ from loomnet.learning.training import Pace, Training
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    yield from one_torch_thread.alone()
 
 
 def drawn(draw):
