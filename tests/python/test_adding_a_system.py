@@ -112,6 +112,51 @@ def test_what_a_report_cannot_hold_is_refused(tmp_path, change, message):
         run(tmp_path, job())
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ('return {"toy": "was there"}', "return 3"),
+            "Toy.notes: a dict of notes is expected, not 3",
+        ),
+        (('yield "the toy counts', 'yield 3, "the'), r"Toy.lint: a text is expected, not \(3, "),
+        (('yield "the toy counts queue pairs"', "return 7"), "Toy.lint: several of a text are"),
+        (('"queue pairs", None', "None"), r"Toy.figures: \(name, number or None, unit, reason"),
+        (
+            ('return {"sample": 3} |', "return 5, "),
+            "Shown.settings: a dict of keywords is expected",
+        ),
+    ],
+)
+def test_a_hook_that_answers_another_kind_is_named(tmp_path, change, message):
+    with added(tmp_path / "systems", change=change), pytest.raises(UsageError, match=message):
+        run(tmp_path, job())
+
+
+def test_so_is_one_that_only_a_stalled_job_asks(tmp_path):
+    with added(tmp_path / "systems", change=('return "; the toy waits', 'return b"')):
+        part = registry.reducers()["toy"](None, [])
+        with pytest.raises(UsageError, match=r"Toy\.stall: a text is expected, not b"):
+            part.stall(None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("RUN_PARTS = (Toy,)", "RUN_PARTS = (3,)"), "toy: RUN_PARTS: each of a tuple must be a"),
+        (
+            ("RUN_PARTS = (Toy,)", "RUN_PARTS = Toy"),
+            "RUN_PARTS: each of a tuple must be a class, a",
+        ),
+        (("(Shown(),)", "(Shown,)"), "PROGRAMS: each of a tuple must be a Program, not <class"),
+        (("(SHOWN,)", "('shown',)"), "JOB_OPTIONS: each of a tuple must be a JobOption, not 'sho"),
+    ],
+)
+def test_a_row_of_another_kind_is_named(tmp_path, change, message):
+    with added(tmp_path / "systems", change=change), pytest.raises(ImportError, match=message):
+        run(tmp_path, job())
+
+
 def test_a_misspelt_option_is_proposed(toy):
     with pytest.raises(UsageError, match='AllReduce: unknown name "shwn"; nearest: shown'):
         ln.AllReduce("1 MB", shwn=True)

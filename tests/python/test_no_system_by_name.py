@@ -19,7 +19,7 @@ ROOMS = (
     *("plugins", "results", "fabrics", "programs", "ocs"),
 )
 # What the package of systems has beside systems: the contract.
-CONTRACT = {"controls", "registry", "system", "given", "transport", "servers"}
+CONTRACT = {"answers", "controls", "registry", "system", "given", "transport", "servers"}
 # Programs whose names are words of the field: what all switches do, and what reductions are.
 WORDS = {"forward", "sum", "mirror", "ring"}
 PROTOCOL = {"tcp"}  # a parameter of this name is of the kernel's protocol, not of the model

@@ -52,6 +52,10 @@ class Topology:
         self.ends: list[tuple[End, End]] = []
         for i, link in enumerate(self.links):
             self.ends.append((self._attach(link.a, i), self._attach(link.b, i)))
+        self._around: dict[int, Sequence[tuple[int, int, int]]] = {}  # by node
+        # Of the last chain: its first switch, which switch each was found from, and those that
+        # have yet to be looked around.
+        self._search: tuple[int, dict[int, int], deque[int]] = (-1, {}, deque())
 
     def _attach(self, name: str, link: int) -> End:
         node, plane = self.number[name], self.plane[link]
@@ -107,12 +111,14 @@ class Topology:
         a, b = self.ends[self.ports[node][port]]
         return b if a.node == node else a
 
-    def neighbours(self, node: int) -> list[tuple[int, int, int]]:
+    def neighbours(self, node: int) -> Sequence[tuple[int, int, int]]:
         """(port, link, node at its far end) for every port, in port order."""
-        return [
-            (port, link, self.far(node, port).node)
-            for port, link in sorted(self.ports[node].items())
-        ]
+        if node not in self._around:
+            self._around[node] = tuple(
+                (port, link, self.far(node, port).node)
+                for port, link in sorted(self.ports[node].items())
+            )
+        return self._around[node]
 
     def alike(self, first: int, last: int) -> int | None:
         """Where the ways between two leaves are alike, hop by hop, a number that all pairs of
@@ -138,8 +144,9 @@ class Topology:
 
     def chain(self, first: int, last: int) -> list[int]:
         """A shortest chain of switches, the first in port order where several are equal."""
-        before: dict[int, int] = {first: first}
-        todo = deque([first])
+        if self._search[0] != first:  # chains are asked for from one switch to many
+            self._search = (first, {first: first}, deque([first]))
+        _, before, todo = self._search
         while todo and last not in before:
             node = todo.popleft()
             for _, _, far in self.neighbours(node):

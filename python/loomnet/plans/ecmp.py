@@ -100,19 +100,19 @@ class EcmpTables:
         if leaf in self.down_switches:
             return {}
         distance = {leaf: 0}
+        found: dict[int, tuple[int, ...]] = {}
         todo = deque([leaf])
         while todo:
             node = todo.popleft()
-            for _, _, far in self._neighbours(node):
+            hops, ports = distance[node], []
+            for port, _, far in self._neighbours(node):
                 if far not in distance:
-                    distance[far] = distance[node] + 1
+                    distance[far] = hops + 1
                     todo.append(far)
-        return {
-            node: tuple(
-                port for port, _, far in self._neighbours(node) if distance[far] == hops - 1
-            )
-            for node, hops in distance.items()
-        }
+                elif distance[far] == hops - 1:  # all of them have been looked around
+                    ports.append(port)
+            found[node] = tuple(ports)
+        return found
 
     def ports_towards(self, switch: int, leaf: int) -> tuple[int, ...]:
         if self._shape is not None:

@@ -189,6 +189,10 @@ class Result(NumberMapping):
         """One row per iteration of rank 0 that ended: its number, begin and end in seconds since
         the first began, and its length."""
         self._of_one_job("iterations")
+        return self._iterations
+
+    @cached_property
+    def _iterations(self) -> Table:
         return Table(
             ("number", "start_s", "end_s", "length_s"),
             (

@@ -41,7 +41,15 @@ __all__ = [
 
 _PLAIN = Program()
 
-_OTHERS = ("controls", "given", "registry", "servers", "system", "transport")
+_OTHERS = ("answers", "controls", "given", "registry", "servers", "system", "transport")
+
+
+_KINDS = {
+    "PROGRAMS": Program,
+    "JOB_OPTIONS": JobOption,
+    "RUN_PARTS": RunPart,
+    "TRANSPORTS": Transport,
+}
 
 
 @functools.cache
@@ -51,7 +59,7 @@ def _rows(kind: str) -> tuple[Any, ...]:
     found: list[Any] = [*OF_SERVERS] if kind == "JOB_OPTIONS" else []
     for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         if entry.name not in _OTHERS:
-            found += getattr(_module(entry.name), kind, ())
+            found += _members(_module(entry.name), kind)
     names = [getattr(each, "allreduce" if kind == "RUN_PARTS" else "name") for each in found]
     twice = {each for each in names if each is not None and names.count(each) > 1}
     if kind == "JOB_OPTIONS":
@@ -64,6 +72,22 @@ def _rows(kind: str) -> tuple[Any, ...]:
             "every job has it"
         )
     return tuple(found)
+
+
+def _members(module: Any, kind: str) -> Iterable[Any]:
+    """What a system has under this name. Raises ImportError for what is none."""
+    listed, base = getattr(module, kind, ()), _KINDS[kind]
+    for each in listed if isinstance(listed, (tuple, list)) else (listed,):
+        if kind == "RUN_PARTS":
+            fits, wanted = isinstance(each, type) and issubclass(each, base), "a class, a"
+        else:
+            fits, wanted = isinstance(each, base), "a"
+        if not fits or each is listed:
+            raise ImportError(
+                f"{module.__name__}: {kind}: each of a tuple must be {wanted} {base.__name__}, "
+                f"not {each!r}"
+            )
+    return listed
 
 
 def _module(name: str) -> Any:

@@ -1,5 +1,4 @@
-"""What a system brings beside its transports: a module's PROGRAMS, JOB_OPTIONS and RUN_PARTS. The
-others know it by these classes alone. Every method has a plain system's answer."""
+"""What a system brings beside its transports. Every method has a plain system's answer."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.entries import SwitchPlan
 from loomnet.plans.job_request import JobRequest
 from loomnet.plans.model import Plan
+from loomnet.systems.answers import Answering
 from loomnet.systems.given import Memory, PartClock, PartEngine, RankWork, Watch
 from loomnet.systems.transport import Notes, Options
 
@@ -30,7 +30,7 @@ class JobOption:
         """Raises UsageError, of which the job's class is put in front."""
 
 
-class Program:
+class Program(Answering):
     """A switch program in a run. One that needs nothing of the run needs none of these."""
 
     name: ClassVar[str]
@@ -48,7 +48,7 @@ class Program:
         return {}
 
 
-class RunPart:
+class RunPart(Answering):
     """A system's part in one run, which of() makes from the run's plan, jobs and options."""
 
     # The `allreduce=` by which a job has its all-reduces made here, and the transport for them.

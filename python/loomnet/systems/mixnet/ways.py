@@ -30,6 +30,7 @@ class Ways:
         self._flow = 0
         self._electrical: dict[int, list[int]] = {}
         self._optical: dict[int, list[int]] = {}
+        self._labels: dict[int, list[int]] = {}
 
     def electrical(self, host: int) -> list[int]:
         """Ports of a host's NIC that lead to switches."""
@@ -118,10 +119,12 @@ class Ways:
 
     def _planes(self, host: int) -> list[int]:
         """Of each port: its own plane, and of a panel's ports numbers behind those."""
-        planes = self._host(host).planes
-        taken = {plane for plane in planes if plane is not None}
-        spare = iter(sorted(set(range(len(planes) + len(taken))) - taken))
-        return [next(spare) if plane is None else plane for plane in planes]
+        if host not in self._labels:
+            planes = self._host(host).planes
+            taken = {plane for plane in planes if plane is not None}
+            spare = iter(sorted(set(range(len(planes) + len(taken))) - taken))
+            self._labels[host] = [next(spare) if each is None else each for each in planes]
+        return self._labels[host]
 
     def _both(
         self, source: int, destination: int, rows: Sequence[tuple[list[Row], list[Row]]]
