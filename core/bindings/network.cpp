@@ -343,8 +343,17 @@ void bind_network(py::module_& m) {
           py::arg("end_ps"), py::arg("most_events") = ~0ull)
       .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
       .def(
-          "watch_iterations", [](Network& n, bool watch) { n.events().watch_iterations(watch); }, py::arg("watch"),
+          "watch_iterations", [](Network& n, bool watch) { n.watch_iterations(watch); }, py::arg("watch"),
           "Whether run_until returns after every iteration of a model's job, which it does unless told otherwise.")
+      .def(
+          "take_moved",
+          [](Network& n) {
+            std::vector<std::uint32_t> found;
+            for (const JobId job : n.take_moved()) found.push_back(static_cast<std::uint32_t>(job));
+            return found;
+          },
+          "Numbers of the jobs that ended, or of which an iteration ended that run_until returned for, since the "
+          "last call; each once.")
       .def("use_lookahead", &Network::use_lookahead,
            "Serves each node's events of a window together: for jobs whose hosts hear of one another "
            "by packets alone.")

@@ -79,13 +79,8 @@ class EventQueue {
     stopped_ = leave_ = true;
   }
   bool stopped() const { return stopped_; }
-  // As stop(), at the end of each iteration of a job: only where somebody acts on iterations.
-  void iteration_ended() {
-    if (watches_iterations_) stop();
-  }
   // Ends run_until as if it had run `most` events.
   void run_no_more() { enough_ = 0; }
-  void watch_iterations(bool watch) { watches_iterations_ = watch; }
 
   // No domain's event leads to one of another domain, or of kAnybody, in less than `lookahead` (0:
   // nothing is known). `apart`: serve domains one after the other, by windows of that length.
@@ -212,7 +207,6 @@ class EventQueue {
   std::uint64_t sequence_ = 0;
   std::uint64_t processed_ = 0, enough_ = 0;
   bool stopped_ = false;
-  bool watches_iterations_ = true;
   bool leave_ = false;  // the loop at work ends: the run was stopped, or events are served another way now
 
  public:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "engine/nodes/kernel_node.hpp"
 #include "engine/nodes/switch_node.hpp"
@@ -260,6 +261,17 @@ Picoseconds Network::shortest_delay() const {
 void Network::use_lookahead() {
   if (!lookahead_forbidden_) set_lookahead(shortest_delay());
 }
+
+void Network::job_ended(JobId job) {
+  if (std::find(moved_.begin(), moved_.end(), job) == moved_.end()) moved_.push_back(job);
+  events_.stop();
+}
+
+void Network::iteration_ended(JobId job) {
+  if (watches_iterations_) job_ended(job);
+}
+
+std::vector<JobId> Network::take_moved() { return std::exchange(moved_, {}); }
 
 void Network::forbid_lookahead() {
   lookahead_forbidden_ = true;

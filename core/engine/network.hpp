@@ -119,6 +119,13 @@ class Network {
   // act on one another at once meanwhile. Called between events or from an event of domain kAnybody.
   void hold_order();
   void release_order();
+  // A job is over: run_until() returns, as by EventQueue::stop(), and somebody looks at the job.
+  void job_ended(JobId job);
+  // The same of an iteration, where somebody acts on iterations: unless told otherwise.
+  void iteration_ended(JobId job);
+  void watch_iterations(bool watch) { watches_iterations_ = watch; }
+  // Jobs that are to be looked at for this, each once; none from now on.
+  std::vector<JobId> take_moved();
   // Shortest delay of the links as they are now; 0 without links.
   Picoseconds shortest_delay() const;
   static Domain domain(NodeId node) { return node + 1; }
@@ -190,6 +197,8 @@ class Network {
   EventQueue events_;
   PacketPool pool_;
   NodesShared shared_{pool_};
+  std::vector<JobId> moved_;  // in the order in which they did
+  bool watches_iterations_ = true;
   bool watch_all_ = false;
   bool lookahead_forbidden_ = false;
   unsigned order_held_ = 0;

@@ -159,11 +159,11 @@ void MoeTraffic::end(std::uint32_t stage, Picoseconds now) {
     found.electrical -= before.electrical;
   }
   iterations_.push_back(found);
-  network_.events().iteration_ended();
+  network_.iteration_ended(config_.job);
   if (iterations_.size() == config_.iterations || now >= config_.stop) {
     done_ = true;
     ended_ = now;
-    return network_.events().stop();
+    return network_.job_ended(config_.job);
   }
   network_.events().schedule(now, id_, 0);
 }
@@ -173,7 +173,7 @@ void MoeTraffic::region_failed(std::uint32_t region, std::uint32_t server, Statu
   failures_.push_back({region, server, now, std::string(to_string(status))});
   done_ = true;
   ended_ = now;
-  network_.events().stop();
+  network_.job_ended(config_.job);
 }
 
 void MoeTraffic::failed(std::uint64_t cookie, Status status, Picoseconds now) {

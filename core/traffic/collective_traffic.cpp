@@ -237,7 +237,7 @@ class CollectiveTraffic::Member final {
       job_.failures_.push_back({rank_, now, result.message});
       job_.ended_ = now;
       ++job_.finished_;
-      job_.network_.events().stop();
+      job_.network_.job_ended(job_.config_.job);
       return;
     }
     job_.expected_bytes_ += result.received.expected;
@@ -255,7 +255,7 @@ class CollectiveTraffic::Member final {
     }
     if (iterations_.size() == job_.rounds_) {
       job_.ended_ = now;
-      if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
+      if (++job_.finished_ == job_.members_.size()) job_.network_.job_ended(job_.config_.job);
       return;
     }
     job_.network_.events().schedule(now + gap, job_.id_, rank_);
@@ -349,7 +349,7 @@ void CollectiveTraffic::through(JobRank rank) {
     const Picoseconds begin = members_[0]->iterations()[number].begin;
     iterations_.push_back({number > 0 ? std::max(begin, iterations_.back().end) : begin, last.end});
   }
-  network_.events().iteration_ended();
+  network_.iteration_ended(config_.job);
 }
 
 void CollectiveTraffic::on_event(std::uint64_t what, Picoseconds now) {

@@ -345,10 +345,10 @@ void FlowTraffic::round_over() {
   if (open_ > 0 || over_) return;  // flows were added meanwhile
   for (std::size_t i = first_result_; i < results_.size(); ++i) tell(results_[i].flow);
   if (repeat_.whole) ended_rounds_.push_back({began_, latest_end_});
-  network_.events().iteration_ended();
+  network_.iteration_ended(job_);
   if (!failed_ && ++round_ < repeat_.rounds && launch_round(latest_end_ + repeat_.gap)) return;
   over_ = true;
-  network_.events().stop();
+  network_.job_ended(job_);
   if (repeat_.rounds == 1) return;
   hold_order(false);
   for (const Flow& flow : flows_) client(flow.config.destination).nic().deregister(flow.key);

@@ -156,7 +156,7 @@ void GraphTraffic::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kOver) {
     if (over_) return;
     over_ = true;
-    return network_.events().stop();
+    return network_.job_ended(job_);
   }
   if (what != kStart) return end(static_cast<std::uint32_t>(what), now);
   if (open_ == 0) return finish();
@@ -306,7 +306,7 @@ void GraphTraffic::stop() {
   }
   if (under_way_ > 0) return;
   over_ = true;  // this event is served while all hosts wait
-  network_.events().stop();
+  network_.job_ended(job_);
 }
 
 // False for a delay that only waits, as for the time at which a flow is to start.

@@ -78,7 +78,7 @@ class ModelTraffic::Rank {
     iterations_.push_back({began_, now});
     pace_.computed(compute_);
     pace_.iterated(now - began_);
-    if (rank_ == 0) job_.network_.events().iteration_ended();
+    if (rank_ == 0) job_.network_.iteration_ended(job_.config_.job);
     // All ranks take part in an iteration or none: the rank that is first through one decides whether the
     // next begins before `stop`.
     if (iterations_.size() > job_.decided_) {
@@ -87,7 +87,7 @@ class ModelTraffic::Rank {
     }
     if (iterations_.size() == job_.rounds_) {
       job_.ended_ = now;
-      if (++job_.finished_ == job_.ranks_.size()) job_.network_.events().stop();
+      if (++job_.finished_ == job_.ranks_.size()) job_.network_.job_ended(job_.config_.job);
       return;
     }
     job_.network_.events().schedule(now, job_.id_, kBegin + rank_);
@@ -102,7 +102,7 @@ class ModelTraffic::Rank {
     job_.failures_.push_back({rank_, now, reason});
     job_.ended_ = now;
     ++job_.finished_;
-    job_.network_.events().stop();
+    job_.network_.job_ended(job_.config_.job);
   }
 
  private:

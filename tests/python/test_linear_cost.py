@@ -72,6 +72,16 @@ CASES = {
     "hosts": lambda n: ln.run(
         fabric(n // 4), ln.Permutation("4 kB", transport="roce"), write=False
     ),
+    "jobs": lambda n: ln.run(
+        fabric(n),
+        [
+            ln.AllReduce(
+                "4 kB", ranks=2, name=f"job{i}", start=f"{i * 640 / n} us", transport="roce"
+            )
+            for i in range(n)
+        ],
+        write=False,
+    ),
     "samples of a queue": lambda n: ln.run(
         fabric(),
         ln.Permutation("1 MB", transport="tcp"),
@@ -103,7 +113,7 @@ CASES["faults"] = lambda n: ln.run(
     ],
     write=False,
 )
-LEAST = {"hosts": 32, "events of circuits": 10, "faults": 40}
+LEAST = {"hosts": 32, "jobs": 32, "events of circuits": 10, "faults": 40}
 
 
 def calls(run, n, file=""):

@@ -818,6 +818,11 @@ class Network:
         {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros, and the rows that its egress hooks keep; {} of a program without state.
         """
 
+    def take_moved(self) -> list[int]:
+        """
+        Numbers of the jobs that ended, or of which an iteration ended that run_until returned for, since the last call; each once.
+        """
+
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
         """
         [(at_ps, name, queue pair, value)] in order of time.

@@ -30,25 +30,27 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
     found = [None if job.hosts is None else _named(job, fabric) for job in jobs]
     taken = {host for named in found for host in named or ()}
     placed: list[list[int]] = []
+    ranks = free = fabric.rank_numbers
     for job, named in zip(jobs, found, strict=True):
         candidates = named
         if candidates is None:
-            candidates = [host for host in fabric.rank_numbers if host not in taken]
-            if not fabric.rank_numbers:
+            free = candidates = [host for host in free if host not in taken]
+            if not ranks:
                 raise UsageError(_no_ranks(fabric, job))
             if len(jobs) > 1 and not candidates:
                 raise UsageError(_all_taken(fabric, job, jobs[: len(placed)], placed))
         hosts = job.place(fabric.places(candidates))
         taken.update(hosts)
         placed.append(hosts)
-    for job, hosts in zip(jobs, placed, strict=True):
-        for other, theirs in zip(jobs, placed, strict=True):
-            shared = sorted(set(hosts) & set(theirs))
-            if job is not other and shared and (job.alone or other.alone):
-                alone, second = (job, other) if job.alone else (other, job)
+    sets = [set(hosts) for hosts in placed]
+    alone = [number for number, job in enumerate(jobs) if job.alone]
+    for number, hosts in enumerate(sets):
+        for other in range(len(jobs)) if jobs[number].alone else alone:
+            if other != number and not hosts.isdisjoint(sets[other]):
+                only, second = (number, other) if jobs[number].alone else (other, number)
                 raise UsageError(
-                    f"{_shown(second)}: host {fabric.host_name(shared[0])} is of "
-                    f"{_shown(alone)}, which is to be alone on its hosts; choose another"
+                    f"{_shown(jobs[second])}: host {fabric.host_name(min(hosts & sets[other]))} "
+                    f"is of {_shown(jobs[only])}, which is to be alone on its hosts; choose another"
                 )
     return placed
 

@@ -149,6 +149,9 @@ class LiveClock:
             time.sleep(wait_s)
         return "looked"
 
+    def moved(self) -> None:
+        return None
+
     def skip_to(self, at_ps: int) -> None:
         raise AssertionError("the wall clock goes by itself")
 

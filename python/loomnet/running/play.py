@@ -47,6 +47,8 @@ class Play(ABC):
 
     # Called for each iteration as it is found.
     on_iteration: Callable[[Iteration], None] | None = None
+    # Called once, when the job is over.
+    on_over: Callable[[Play], None] | None = None
 
     def __init__(self, clock: PlayClock, request: RunRequest, asked: JobRequest) -> None:
         self.clock, self.engine = clock, clock.engine
@@ -160,11 +162,8 @@ class Play(ABC):
     @cached_property
     def shares_hosts(self) -> bool:
         """Whether another job has a host of this one."""
-        return any(
-            not set(each.placement).isdisjoint(self.placement)
-            for each in self.request.jobs
-            if each is not self.asked
-        )
+        jobs_on = self.request.jobs_on
+        return any(jobs_on[host] > 1 for host in set(self.placement))
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
@@ -195,6 +194,8 @@ class Play(ABC):
         """The job is over: nothing more happens to it."""
         self.decide_origin()
         self.ended, self.reason = ended, reason
+        if self.on_over is not None:
+            self.on_over(self)
 
     def stalled(self, message: str) -> None:
         """Ends the job for a reason of which the first line is enough in a report."""

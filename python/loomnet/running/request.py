@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -76,6 +78,11 @@ class RunRequest:
     def hosts(self) -> tuple[int, ...]:
         """All hosts that a job runs on."""
         return tuple(sorted({host for each in self.jobs for host in each.hosts}))
+
+    @cached_property
+    def jobs_on(self) -> Counter[int]:
+        """How many jobs run on each host."""
+        return Counter(host for each in self.jobs for host in set(each.placement))
 
     @property
     def wall_reason(self) -> str:

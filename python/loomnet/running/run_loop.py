@@ -4,7 +4,7 @@ change, and gathers what the run is reported by. The clock decides how time pass
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -47,6 +47,11 @@ class Clock(PlayClock, PartClock, Protocol):
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
         """Lets time pass to `until_ps` at most; why it stands: "reached" that time, "looked" (a
         job may have moved), "stuck" (nothing is left to happen)."""
+        ...
+
+    def moved(self) -> Collection[int] | None:
+        """Numbers of the jobs for whose iterations or ends time stands, in the order of the
+        request; None: any may have moved. Each is told once."""
         ...
 
     def skip_to(self, at_ps: int) -> None:
@@ -160,9 +165,12 @@ class RunLoop:
             ),
         )
         self.on_progress = on_progress
-        self.waiting = list(plays)  # for their time to start
+        # Each has an entry for as long as it is so: a run may have very many jobs.
+        self._running = dict.fromkeys(plays)
+        self._horizons: dict[Play, int] = {}  # of those that play, as of their last look
+        self.waiting = dict.fromkeys(plays)  # for their time to start
         self.prepared: list[Play] = []
-        self.closed: list[Play] = []
+        self.closed: set[Play] = set()
         every = None if sampler is None else sampler.samples.every_ps
         self.observed = Observed.of(request.options, every)
         self.observer = None if self.observed is None else Observer(clock, self.observed)
@@ -187,7 +195,8 @@ class RunLoop:
             for play in self.prepared:
                 self.close(play)
             for play in self.plays:
-                play.on_iteration = None  # it refers to this loop, which refers to the play
+                # They refer to this loop, which refers to the play.
+                play.on_iteration = play.on_over = None
         return self.collect()
 
     def begin(self) -> None:
@@ -197,6 +206,7 @@ class RunLoop:
             self.prepared.append(play)
         for play in self.plays:
             play.on_iteration = partial(self.on_iteration, play)
+            play.on_over = self.over
         self.clock.start(self.plays)
         self.start_due()
 
@@ -204,7 +214,7 @@ class RunLoop:
         """Passes time up to this one of the engine's clock, or until all jobs have ended."""
         while self.running and self.clock.now_ps < until_ps:
             stop = self.clock.pass_time(min(self.horizon(), until_ps), self.playing)
-            self.look(stop)
+            self.look(stop, self.clock.moved() if stop == "looked" else None)
             self.start_due()
             self.report()
 
@@ -219,7 +229,7 @@ class RunLoop:
         """Once, when a job has ended: ends its processes."""
         if play in self.closed:
             return
-        self.closed.append(play)
+        self.closed.add(play)
         if play.ended is None:  # an error of ours is on its way up
             play.end("interrupted", None)
         play.end_ps = play.over_ps
@@ -235,20 +245,41 @@ class RunLoop:
 
     @property
     def running(self) -> list[Play]:
-        return [play for play in self.plays if play.ended is None]
+        """Jobs that have not ended, in the order in which they were given."""
+        return list(self._running)
 
     @property
     def playing(self) -> list[Play]:
-        return [play for play in self.running if play not in self.waiting]
+        """Those of them that have started, in the same order."""
+        return list(self._horizons)
+
+    def over(self, play: Play) -> None:
+        self._running.pop(play, None)
+        self._horizons.pop(play, None)
 
     def start_due(self) -> None:
         for play in [each for each in self.waiting if each.starts_ps <= self.clock.now_ps]:
-            self.waiting.remove(play)
+            del self.waiting[play]
+            self._started(play)
             play.start()
+            self._looked(play)
+
+    def _started(self, play: Play) -> None:
+        if play.ended is not None:
+            return
+        last = next(reversed(self._horizons), None)
+        self._horizons[play] = self.clock.now_ps
+        if last is not None and last.asked.number > play.asked.number:
+            ordered = sorted(self._horizons, key=lambda each: each.asked.number)
+            self._horizons = {each: self._horizons[each] for each in ordered}
+
+    def _looked(self, play: Play) -> None:
+        if play in self._horizons:
+            self._horizons[play] = play.horizon()
 
     def horizon(self) -> int:
         """Engine time up to which time may pass before somebody must look."""
-        ends = [play.horizon() for play in self.playing]
+        ends = list(self._horizons.values())
         ends += [play.starts_ps for play in self.waiting]
         if (due := self.next_change()) is not None:
             ends.append(due)
@@ -267,8 +298,9 @@ class RunLoop:
         due, first = self.table.next_time(), self.lead.unless_it_steps_ps
         return None if due is None or first is None else first + due
 
-    def look(self, stop: str) -> None:
-        """Takes in what happened while time passed, and ends the jobs that are over."""
+    def look(self, stop: str, moved: Collection[int] | None = None) -> None:
+        """Takes in what happened while time passed, and ends the jobs that are over. `moved`:
+        numbers of the jobs to which something happened; None: it may be any."""
         if (trouble := self.clock.trouble) is not None:
             for play in self.running:
                 play.errors.append(RunFault(play.now(), "run", trouble))
@@ -285,15 +317,16 @@ class RunLoop:
             self.clock.count_from(self.lead.origin_ps)
         if self.request.recording is not None:
             self.clock.drain(self.request.recording)
-        for play in self.playing:
+        looked = [self.plays[number] for number in sorted(moved)] if moved else self.playing
+        for play in looked:
             play.look()
         self.change_due()
-        for play in self.playing:
-            if (verdict := play.outcome()) is not None:
+        for play in looked:
+            if play.ended is None and (verdict := play.outcome()) is not None:
                 play.end(*verdict)
                 self.close(play)
                 self.on_end(play)
-        playing = self.playing
+        playing = self.playing if moved is None else [each for each in looked if not each.ended]
         if stop == "stuck" and any(play.told for play in playing):
             stop = "looked"  # what has been told of something may move although time stood
         elif stop == "stuck" and self.running and self.skip():
@@ -303,6 +336,7 @@ class RunLoop:
                 play.stalled(trouble)
                 self.close(play)
                 self.on_end(play)
+            self._looked(play)
         if self.wall_is_over():
             for play in self.running:
                 play.wall_is_over(self.request.wall_reason)

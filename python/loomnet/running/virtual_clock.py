@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -153,6 +153,11 @@ class VirtualClock:
                 return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
             stop = self.ranks.run(until_ps, LOOK_MS)
         return stop if stop in ("reached", "stuck") else "looked"
+
+    def moved(self) -> Collection[int] | None:
+        found = self.network.take_moved()
+        # Ranks' processes move without a word of the engine's.
+        return found if found and self.ranks is None else None
 
     def skip_to(self, at_ps: int) -> None:
         with plugins_named():

@@ -96,6 +96,37 @@ TEST(Network, AllReduceIsRightAndTimedTheSameWithAndWithoutPayload) {
   EXPECT_NE(with, all_reduce(false, 6));
 }
 
+TEST(Network, TellsWhichJobsEndedAndOfWhichAnIterationEnded) {
+  for (const bool watched : {false, true}) {
+    Network network(1);
+    Clos clos(network, {.planes = 1, .hosts_per_leaf = 2});
+    use_roce(network, 4, {});
+    network.watch_iterations(watched);
+    std::vector<std::unique_ptr<CollectiveTraffic>> jobs;
+    for (std::uint32_t number : {0u, 1u}) {
+      const NodeId a = 2 * number, b = a + 1;
+      clos.connect(a, 100 + b, b, 100 + a, 0, JobId{number});
+      jobs.push_back(std::make_unique<CollectiveTraffic>(
+          network, CollectiveTrafficConfig{
+                       .job = JobId{number}, .hosts = {a, b}, .bytes = 1 << 12, .repeat = number ? 1u : 40u}));
+      jobs.back()->set_queue_pair(0, 1, 100 + b);
+      jobs.back()->set_queue_pair(1, 0, 100 + a);
+      jobs.back()->start();
+    }
+    std::vector<std::vector<JobId>> told;
+    while (!jobs[0]->done() && !network.run_until(milliseconds(100))) told.push_back(network.take_moved());
+    ASSERT_TRUE(jobs[0]->done() && jobs[1]->done());
+    const std::vector<JobId> first{JobId{0}}, second{JobId{1}};
+    if (!watched) {
+      EXPECT_EQ(told, (std::vector<std::vector<JobId>>{second, first}));
+    } else {  // iterations of both, which end at the same time in their first
+      EXPECT_GE(told.size(), 40u);
+      for (const auto& each : told) EXPECT_FALSE(each.empty());
+    }
+    EXPECT_TRUE(network.take_moved().empty());
+  }
+}
+
 TEST(Network, RandomBytesOnAnyPortAreCountedAndTheRunGoesOn) {
   Network network(3);
   Clos clos(network, {.planes = 2});
