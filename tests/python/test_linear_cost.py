@@ -202,6 +202,22 @@ def test_four_times_as_much_takes_five_times_the_instructions_at_most(what, tmp_
     assert four - shortest <= 5 * (one - shortest), (shortest, one, four)
 
 
+def test_rounds_of_twice_the_flows_take_hardly_more_calls():
+    """What is the same for all flows of a pair is worked out once for each pair."""
+
+    def rounds(hosts_per_leaf, n):
+        job = ln.Permutation("4 kB", repeat=n, transport="roce")
+        ln.run(fabric(hosts_per_leaf), job, write=False)
+
+    rounds(4, 20)  # so that imports are not counted
+    few, many = (
+        calls(lambda n, each=each: rounds(each, n), 400)
+        - calls(lambda n, each=each: rounds(each, n), 200)
+        for each in (4, 8)
+    )
+    assert 0 < many <= 1.5 * few, f"{few} more calls for 200 rounds of 8 flows, {many} of 16"
+
+
 def test_what_reads_its_history_again_is_found():
     def again(n):
         history = []
