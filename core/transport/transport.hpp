@@ -276,8 +276,8 @@ class Transport {
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;
   // When on_deadline wants to be called; kNever if not. Re-read after every call into the transport.
   virtual Picoseconds next_deadline() const = 0;
-  // Whether a queue pair's bytes that were posted and never sent are as many as those in flight, and 64 KiB: a client
-  // that wants to stop soon posts no more until TransportSink::caught_up. False where the transport does not say.
+  // Whether 16 KiB of a queue pair were posted and never sent: a client that wants to stop soon posts no more until
+  // TransportSink::caught_up. False where the transport does not say.
   virtual bool ahead(QpNumber) { return false; }
   // True while any request is neither completed nor failed (deadlock checks, goodput intervals).
   virtual bool outstanding() const = 0;

@@ -291,8 +291,14 @@ def test_describe_says_where_a_queue_holds_more_than_its_bdp():
         }
 
     assert said("40 Mb/s") == {
-        "data queue, NIC-T0 link": (12, "packets, with its BDP of 4.4 taken as 8"),
-        "data queue, T0-T1 link": (8, "packets, with its BDP of 4.4 taken as 8"),
+        "data queue, NIC-T0 link": (
+            12,
+            "packets, with its BDP of 4.4 taken as 8 of the run's largest",
+        ),
+        "data queue, T0-T1 link": (
+            8,
+            "packets, with its BDP of 4.4 taken as 8 of the run's largest",
+        ),
     }
     assert {unit for _, unit in said("100 Gb/s").values()} == {"packets"}
     joined = ln.Fabric("two")

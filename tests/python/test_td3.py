@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 import one_torch_thread
 import torch
 
+from loomnet.base.errors import UsageError
 from loomnet.learning import td3
 
 _core = pytest.importorskip("loomnet._core")
@@ -91,13 +92,40 @@ def test_a_learner_goes_on_as_if_it_had_not_stopped(tmp_path):
     assert np.array_equal(one.act(seen), other.act(seen))
 
 
-def test_the_replay_forgets_the_oldest():
-    replay = td3.Replay(1, 1, capacity=5)
-    for n in range(8):
+def numbered(replay, numbers):
+    """The replay, with a transition of each of these numbers added."""
+    for n in numbers:
         each = np.full((1, 1), n, np.float32)
         replay.add(each, each, each[0], each[0], each, each, each[0])
-    seen, *_ = replay.draw(200, np.random.default_rng(1))
-    assert set(seen[:, 0].tolist()) == {3, 4, 5, 6, 7} and replay.size == 5
+    return replay
+
+
+def numbers_in(replay):
+    seen, *_ = replay.draw(300, np.random.default_rng(1))
+    return set(seen[:, 0].tolist())
+
+
+def test_the_replay_forgets_the_oldest():
+    replay = numbered(td3.Replay(1, 1, capacity=5), range(8))
+    assert numbers_in(replay) == {3, 4, 5, 6, 7} and replay.size == 5
+
+
+def test_a_replay_with_more_room_goes_on_behind_the_newest():
+    kept = numbered(td3.Replay(1, 1, capacity=5), range(1, 9)).state_dict()
+    again = td3.Replay(1, 1, capacity=7)
+    again.load_state_dict(kept)
+    assert numbers_in(again) == {4, 5, 6, 7, 8}
+    assert numbers_in(numbered(again, (9, 10, 11))) == {5, 6, 7, 8, 9, 10, 11}
+
+
+def test_a_replay_refuses_what_does_not_fit():
+    kept = numbered(td3.Replay(1, 1, capacity=5), range(8)).state_dict()
+    small = numbered(td3.Replay(1, 1, capacity=4), (1,))
+    with pytest.raises(UsageError, match=r"5 transitions are kept, and capacity is 4; give the"):
+        small.load_state_dict(kept)
+    assert small.size == 1 and numbers_in(small) == {1}
+    with pytest.raises(UsageError, match=r"rows of \(1,\) were kept, where this one has \(2,\)"):
+        td3.Replay(2, 1).load_state_dict(kept)
 
 
 def two_flows(learner, draw, train: int) -> tuple[float, float]:

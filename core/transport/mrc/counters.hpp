@@ -48,8 +48,8 @@ enum class Count : std::uint8_t {
   ev_swapped_skipped,  // of ev_swapped, those where every path of a plane was to pass its turn
   qp_errors,
   requests_flushed,
-  wimm_stalled,
-  psn_window_full,  // a packet that the congestion window would let go
+  wimm_stalled,     // packets, each once
+  psn_window_full,  // packets that the congestion window would let go, each once
   // Drops. Nothing received is trusted.
   drop_short,
   drop_not_ipv6,

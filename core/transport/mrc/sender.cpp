@@ -114,14 +114,21 @@ void Sender::update_ready(Picoseconds now) {
     const auto& m = messages_[sending_];
     const bool immediate = m.request.opcode == Opcode::write_with_immediate;
     if (immediate && window_.next() == m.first && wimm_inflight_ >= context_.options.max_wimm) {
-      context_.count(Count::wimm_stalled);
+      count_held(Count::wimm_stalled, held_by_wimm_);
       return;
     }
     ready_ = window_open(next_charge());
   } else if (window_.next() < posted_ && window_open(full_charge())) {
-    context_.count(Count::psn_window_full);
+    count_held(Count::psn_window_full, held_by_psns_);
   }
   if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
+}
+
+// Once for each packet. update_ready() is called for many reasons, a controller that states a window among them, and
+// finds the same packet held each time.
+void Sender::count_held(Count why, PsnCount& last) {
+  if (last != window_.next()) context_.count(why);
+  last = window_.next();
 }
 
 // Of the next new packet; one is posted.

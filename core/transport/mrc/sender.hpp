@@ -125,6 +125,7 @@ class Sender {
   void make_control(std::size_t planes);
   void pace(std::uint32_t nominal, Picoseconds now);
   void update_ready(Picoseconds now);
+  void count_held(Count why, PsnCount& last);
   std::uint32_t next_charge() const;
   std::uint64_t acked_end() const;
   std::uint64_t sent_end() const;
@@ -180,6 +181,8 @@ class Sender {
   std::uint64_t sending_ = 0;  // message of window_.next()
   PsnCount posted_ = 0;        // first PSN no message has
   std::uint64_t posted_bytes_ = 0;
+  // The last new packets that were counted as held back: by the window of PSNs, by writes with immediate under way.
+  PsnCount held_by_psns_ = ~PsnCount{}, held_by_wimm_ = ~PsnCount{};
   std::uint32_t wimm_inflight_ = 0;
   std::uint16_t wimm_posted_ = 0;
   std::uint32_t window_psns_;

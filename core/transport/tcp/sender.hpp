@@ -89,8 +89,9 @@ class Sender {
   std::uint64_t next() const { return nxt_; }
   State state() const { return state_; }
   bool ahead() const {
-    static constexpr std::uint64_t kLeast = 1 << 16;
-    return posted_ - nxt_ >= std::max<std::uint64_t>(board_.in_flight(), kLeast);
+    // More is posted behind each packet that is sent, so that a packet of the longest MTU is enough.
+    static constexpr std::uint64_t kAhead = 1 << 14;
+    return posted_ - nxt_ >= kAhead;
   }
   const FlowLimits& window() const { return window_; }
   void set_limits(const LimitsSet& set, Picoseconds now) {

@@ -121,7 +121,9 @@ _TIERS = ("NIC-T0", "T0-T1", "T1-T2")
 
 
 def _queues(fabric: ClosView) -> dict[str, tuple[float, str]]:
-    """Packets that the data queues of a switch hold, and which of them are at the least number."""
+    """Full packets of the fabric's payload that the data queues of a switch hold, and which of them
+    are at the least number: a run over TCP, whose packets have a size of their own, may have longer
+    ones."""
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = longest_rtt(fabric, frame)
     settings = tier_settings(fabric, rtt, frame, LinkDefaults())
@@ -130,7 +132,7 @@ def _queues(fabric: ClosView) -> dict[str, tuple[float, str]]:
         held = settings[tier][tier == 0]["data_limit_bytes"] / frame  # to the host
         bdp, unit = spec.rate.bytes_in(rtt) / frame, "packets"
         if spec.data_limit is None and bdp < MIN_QUEUE_PACKETS:
-            unit += f", with its BDP of {bdp:.2g} taken as {MIN_QUEUE_PACKETS}"
+            unit += f", with its BDP of {bdp:.2g} taken as {MIN_QUEUE_PACKETS} of the run's largest"
         found[f"data queue, {_TIERS[tier]} link"] = (held, unit)
     return found
 

@@ -415,7 +415,9 @@ class Fabric:
 
     def describe(self) -> Table:
         """Counts, bisection, optics and switches per NIC, the longest path and what a failure costs
-        (Araujo et al., arXiv 2605.04333); fewer rows where the fabric is not regular."""
+        (Araujo et al., arXiv 2605.04333); fewer rows where the fabric is not regular. Queues are in
+        full packets of the fabric's payload. A run that sends larger ones, as TCP's with `payload`
+        below 3 KiB, has queues of eight of those at least."""
         from loomnet.fabrics.description import describe
 
         return describe(self)

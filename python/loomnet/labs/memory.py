@@ -13,8 +13,9 @@ from loomnet.jobs.kinds import is_model_job
 from loomnet.jobs.model import TorchJob
 from loomnet.labs.run_lint import most_flows
 from loomnet.plans.job_request import JobRequest
-from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
+from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.running.engine_settings import staging_for
+from loomnet.running.flow_rounds import LIVING_BYTES, told_writes
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
@@ -48,14 +49,14 @@ def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
             if part.carries(asked)
             for need in part.memory(asked, payload=payload)
         ]
-        found += _needs_of_job(plan, asked, payload=payload, clock=clock, summed=bool(own)) + own
+        found += _needs_of_job(request, asked, payload=payload, clock=clock, summed=bool(own)) + own
     return sorted(found, key=lambda need: -need.resident)
 
 
 def _needs_of_job(
-    plan: Plan, asked: JobRequest, *, payload: bool, clock: str, summed: bool
+    request: RunRequest, asked: JobRequest, *, payload: bool, clock: str, summed: bool
 ) -> list[Need]:
-    job, ranks = asked.job, len(asked.placement)
+    plan, job, ranks = request.plan, asked.job, len(asked.placement)
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
@@ -99,16 +100,28 @@ def _needs_of_job(
     else:
         found.append(Need(f"{flows} flows", flows * PER_FLOW, f"{name}.count or repeat"))
         if payload:
-            sizes = getattr(job, "size", None)
-            message = min(sizes.bytes, MESSAGE_BYTES) if sizes is not None else MESSAGE_BYTES
             found.append(
                 Need(
                     "bytes compared",
-                    flows * 2 * writes_outstanding(plan) * message,
+                    flows * 2 * _under_way(request, asked),
                     f"{name}.count or repeat, or payload",
                 )
             )
     return found
+
+
+def _under_way(request: RunRequest, asked: JobRequest) -> int:
+    """Bytes that a flow of a job has room for, at each end."""
+    plan, job = request.plan, asked.job
+    model = transport(transport(job.transport).model)
+    if getattr(job, "lifetimes", ()) and model.tells_when_to_post:
+        options = request.options.get(model.name) or {}
+        window = model.window(options, plan, plan.port_rates(plan.hosts[asked.placement[0]]))
+        if window is not None:
+            return told_writes(window.bytes) * LIVING_BYTES
+    size = getattr(job, "size", None)
+    message = min(size.bytes, MESSAGE_BYTES) if size is not None else MESSAGE_BYTES
+    return writes_outstanding(plan) * message
 
 
 def check_memory(request: RunRequest, clock: str) -> str:

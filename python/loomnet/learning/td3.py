@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from loomnet.base.errors import UsageError
+
 SLOPE = 0.2  # of leaky ReLUs below 0, as policy files have it
 NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.01
 
@@ -171,9 +173,29 @@ class Replay:
         return {"columns": kept, "next": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.size, self._next = len(state["columns"][0]), state["next"]
-        for column, kept in zip(self._columns, state["columns"], strict=True):
-            column[: self.size] = kept
+        """Takes over what state_dict() gave. Raises UsageError, and keeps what it has, where that
+        is more than its capacity, or of other widths."""
+        columns, following = state["columns"], state["next"]
+        count = len(columns[0])
+        if count > self._capacity:
+            raise UsageError(
+                f"Replay.load_state_dict: columns: {count:,} transitions are kept, and capacity is "
+                f"{self._capacity:,}; give the capacity (of Pace: replay) that they were kept with"
+            )
+        for own, kept in zip(self._columns, columns, strict=True):
+            if own.shape[1:] != kept.shape[1:]:
+                raise UsageError(
+                    f"Replay.load_state_dict: columns: rows of {kept.shape[1:]} were kept, where "
+                    f"this one has {own.shape[1:]}; give the inputs and state of the kept one"
+                )
+        if following != count and count < self._capacity:
+            # Kept by a full one of less capacity, whose oldest row is the one at `following`. From
+            # here on rows are added behind the newest.
+            columns = [np.roll(kept, -following, axis=0) for kept in columns]
+            following = count
+        self.size, self._next = count, following
+        for own, kept in zip(self._columns, columns, strict=True):
+            own[:count] = kept
 
 
 class Learner:

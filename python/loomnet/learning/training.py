@@ -117,8 +117,8 @@ class Training:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.replay.load_state_dict(state["replay"])  # first: it refuses what does not fit
         self.learner.load_state_dict(state["learner"])
-        self.replay.load_state_dict(state["replay"])
         self._random.bit_generator.state = state["random"]
         self.decisions, self._owed = state["decisions"], state["owed"]
         self._batch, self._step = self._begun()

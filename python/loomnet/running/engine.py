@@ -43,7 +43,7 @@ from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.systems.registry import carriers_of, carrying, program, transport
 from loomnet.systems.system import RunPart
-from loomnet.systems.transport import Notes, Transport
+from loomnet.systems.transport import Notes, Transport, Window
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
@@ -252,6 +252,11 @@ class Engine:
         return (
             self._options[carrier.name] if own is None else {**self._defaults[carrier.name], **own}
         )
+
+    def window(self, carrier: Transport, host: int) -> Window | None:
+        """What bounds the carrier's senders at a host; None where nothing does."""
+        rates = self.plan.port_rates(self.plan.hosts[host])
+        return carrier.window(self._table_of(carrier, host), self.plan, rates)
 
     def transport_notes(self) -> Notes:
         """Notes of a run that is over: first what has no effect of the file or graph that the

@@ -22,6 +22,7 @@ from loomnet.plans.model import Plan
 # Of a flow that ends by its time: bytes of a write, and how many bandwidth-delay products it keeps
 # under way: one on the links, five in a queue that drops, and some for acknowledgements.
 LIVING_BYTES, LIVING_BDPS = 1 << 14, 8
+AHEAD_BYTES = 1 << 14  # posted and unsent, over a transport that tells when to post more
 
 FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
 Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
@@ -141,9 +142,17 @@ def _drawn(
     return flows
 
 
+def told_writes(window: float) -> int:
+    """Writes of LIVING_BYTES that a flow which ends by its time has under way at most, over a
+    transport that tells it when to post more, and has `window` bytes unacknowledged at most. No
+    fewer, so that the transport alone says when: writes complete in order, so that behind one lost
+    packet all bytes of the window wait."""
+    return math.ceil((window + AHEAD_BYTES) / LIVING_BYTES) + 2
+
+
 def living_writes(plan: Plan, ways: LoneWays, source: int, destination: int) -> int:
-    """Writes of LIVING_BYTES under way that keep the narrowest link of a pair's ways busy and its
-    queue full."""
+    """The same over a transport that does not tell: those that keep the narrowest link of a pair's
+    ways busy and its queue full."""
     if source == destination:
         return max(plan.most_local_window // LIVING_BYTES, 16)
     rate = sum(ways.of(source, destination, plane).rate_bps for plane in range(plan.planes))

@@ -36,6 +36,7 @@ from loomnet.running.flow_rounds import (
     packet_ps,
     rounds_of,
     stop_at,
+    told_writes,
 )
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.rank_traffic import RankTraffic
@@ -151,7 +152,7 @@ class FlowTraffic(CoreTraffic):
             if lifetimes:  # short writes, of which few are under way when the lifetime ends
                 in_ring["until_ps"] = start + lifetimes[number].count
                 depth, most = (
-                    living_writes(engine.plan, ways, placement[source], placement[destination]),
+                    self._living_writes(ways, placement[source], placement[destination]),
                     LIVING_BYTES,
                 )
             if isinstance(job, Flows) and job.steps is not None:
@@ -171,6 +172,14 @@ class FlowTraffic(CoreTraffic):
                 start_ps=start,
                 **in_ring,
             )
+
+    def _living_writes(self, ways: LoneWays, source: int, destination: int) -> int:
+        carrier = self._engine.carrier(self._job.job)
+        if carrier is not None and carrier.tells_when_to_post:
+            window = self._engine.window(carrier, source)
+            assert window is not None
+            return told_writes(window.bytes)
+        return living_writes(self._engine.plan, ways, source, destination)
 
     def iterations(self, since: int = 0) -> list[tuple[int, int]]:
         return self.core.iterations(since).tolist()

@@ -124,7 +124,7 @@ class Mrc(Transport):
             sent = sum(row.get("data_sent", 0) for row in totals)
             name = "PSN window (mpr)"
             notes[f"{LIMITED_BY}{name}" if bound > OFTEN * sent else name] = (
-                f"held a packet back {bound} times that the congestion window let go; "
+                f"held back {bound} packets that the congestion window let go; "
                 'mrc={"mpr": …} sets it, in 128 packets'
             )
         return notes

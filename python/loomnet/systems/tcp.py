@@ -39,7 +39,7 @@ class Tcp(Transport):
     await_sends = False
     control_option = "cc"
     size_options = ("mtu",)
-    delays_acks = sender_states = True
+    delays_acks = sender_states = tells_when_to_post = True
     figures = ("lost", "retransmitted")
 
     def check(self, job: Job, clock: str) -> None:

@@ -117,6 +117,9 @@ class Transport:
     # A message is cut into a part for each path of two hosts, whose number stays.
     cuts_messages: ClassVar[bool] = False
     delays_acks: ClassVar[bool] = False  # of one packet: a window of one waits for a timer
+    # Whether a queue pair tells a flow that ends by its time when to post more, so that few bytes
+    # are posted and unsent; those under way are as many as window() says.
+    tells_when_to_post: ClassVar[bool] = False
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
     figures: ClassVar[tuple[str, ...]] = ("lost",)  # of the engine's run counters
     # What a capture takes per data packet and its share of acknowledgements, without payload;

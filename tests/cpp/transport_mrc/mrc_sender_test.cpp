@@ -158,6 +158,18 @@ TEST(Sender, WindowEdges) {
   EXPECT_EQ(s.pull_all().size(), 1u);
 }
 
+TEST(Sender, AHeldPacketIsCountedOnce) {
+  Script s(psn_window_only());
+  s.post(1000 * kMtu);
+  const auto out = s.pull_all();
+  EXPECT_EQ(s.count(Count::psn_window_full), 1u) << "PSN 128" HISTORY;
+  for (int i = 0; i < 3; ++i) s.nic.on_limits(kLocal, 0, {}, s.now);
+  EXPECT_EQ(s.count(Count::psn_window_full), 1u) << "limits that are stated change nothing" HISTORY;
+  s.sack(out[0], 0);
+  s.pull_all();
+  EXPECT_EQ(s.count(Count::psn_window_full), 2u) << "PSN 129" HISTORY;
+}
+
 TEST(Sender, DynamicMprReplacesTheWindow) {
   Script s(psn_window_only());
   s.post(1000 * kMtu);
@@ -266,7 +278,8 @@ TEST(Sender, ImmediatesInFlightAreLimited) {
   for (int i = 0; i < 5; ++i) s.post(10, true);
   auto out = s.pull_all();
   EXPECT_EQ(out.size(), 2u) HISTORY;
-  EXPECT_GT(s.count(Count::wimm_stalled), 0u);
+  s.nic.on_limits(kLocal, 0, {}, s.now);
+  EXPECT_EQ(s.count(Count::wimm_stalled), 1u) << "the third, once";
   s.sack(out[0], 0);
   EXPECT_EQ(s.pull_all().size(), 1u) HISTORY;
 }

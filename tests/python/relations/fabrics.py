@@ -214,6 +214,12 @@ def longest_ps(fabric: ln.Fabric, size: int) -> float:
     return size * 8e12 / slowest
 
 
+def longest_anywhere_ps(fabric: ln.Fabric, size: int) -> float:
+    """Time of a frame of so many bytes on the slowest link of all, those between switches too."""
+    halves = (half for link in fabric.all_links() for half in (link.forward, link.backward))
+    return size * 8e12 / min(half.rate.count for half in halves)
+
+
 def by_hand(calls: Calls) -> Calls:
     """The fabric of a builder node by node and link by link."""
     made = build(calls[:1])

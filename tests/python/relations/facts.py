@@ -116,7 +116,7 @@ def not_above(what: str, value: float, most: float, rel: float) -> list[str]:
     """A line where the value is above `most` by more than this share of it."""
     if value <= most * (1 + rel):
         return []
-    return [f"{what}: {value:,} is {value / max(most, 1) - 1:.1%} above {most:,}"]
+    return [f"{what}: {value:,} is {value / most - 1 if most else 1:.1%} above {most:,}"]
 
 
 def shown(lines: Iterable[str]) -> str:

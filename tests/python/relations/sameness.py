@@ -138,7 +138,7 @@ def matrix_of_flows(trial: Trial) -> Found:
         if outcome.drops():
             raise Unfit("packets are lost")
     fabric = fabrics.build(trial.world.fabric)
-    ahead_ps = (count - 1) * fabrics.longest_ps(fabric, fabric.payload.count + 200)
+    ahead_ps = (count - 1) * fabrics.longest_anywhere_ps(fabric, fabric.payload.count + 200)
     one, other = (
         {pair: flow.completion_ps / flow.ideal_ps for pair, flow in flows.items()}
         for flows in found

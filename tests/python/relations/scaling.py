@@ -57,11 +57,16 @@ def _of_size(job: Draft, size: ln.Size) -> Draft:
 @relation(CALM, nearly=True, kinds=jobs.ROUNDS)
 def twice_the_size(trial: Trial) -> Found:
     """A job of twice the bytes is not faster (3 %), where both go by one schedule: up to 4 KiB
-    some collectives go down a tree."""
+    some collectives go down a tree. Where links are unlike, windows are held: with MRC's NSCC the
+    shorter job was seen to take twice as long, since it left a slow path later, or had more packets
+    trimmed and refused on a slow link."""
     [job] = trial.world.jobs
     size = a_size(trial.draw, *trial.draw.choice(((1, 500), (20_000, 200_000))))
-    once = _after(trial, trial.world.with_jobs(lambda job: _of_size(job, size)))
-    twice = _after(trial, trial.world.with_jobs(lambda job: _of_size(job, size * 2)))
+    world = trial.world
+    if world.fabric[0].name == "Fabric":
+        world = world.with_options(**{name: STEADY[name] for name in world.transports()})
+    once = _after(trial, world.with_jobs(lambda job: _of_size(job, size)))
+    twice = _after(trial, world.with_jobs(lambda job: _of_size(job, size * 2)))
     lines = not_above(f"{size} against twice as much", _longest(once), _longest(twice), 0.03)
     # One of MRC's probes may hold up a packet of the shorter job alone, in each round; and where
     # short packets wait on a slow link, one size has more probes and acknowledgements than another.
