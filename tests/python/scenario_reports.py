@@ -65,7 +65,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "symphony/bars": {"seeds": 1},
     "symphony/ddp": {"steps": 4, "hidden": 256},
     "symphony/hostile": {"seeds": 1},
-    "symphony/marks": {"seeds": 1},
+    "symphony/marks": {"seeds": 2},
     "symphony/mrc": {"seeds": 1},
     "symphony/ring": {},
     "symphony/two_flows": {"hosts": "B", "size": "100 MB"},

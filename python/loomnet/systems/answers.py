@@ -74,6 +74,8 @@ class Answering:
         super().__init_subclass__(**options)
         for name in (*ANSWERS, *ITEMS):
             hook = cls.__dict__.get(name)
+            if not hasattr(super(cls, cls), name):  # no hook of the contract: the class's own
+                continue
             if isinstance(hook, property) and hook.fget is not None:
                 setattr(cls, name, property(_checked(cls, name, hook.fget)))
             elif callable(hook):
@@ -86,7 +88,7 @@ def _checked(cls: type, name: str, hook: Callable[..., Any]) -> Callable[..., An
     where = f"{cls.__name__}.{name}"
 
     def found(answer: Any) -> str:
-        return f"{where}: {what} is expected, not {'None' if answer is None else _kind(answer)}"
+        return f"{where}: {what} is expected, not {_kind(answer)}"
 
     @functools.wraps(hook)
     def wrapper(*args: Any, **keywords: Any) -> Any:
