@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -167,13 +168,13 @@ class Replay:
         return [torch.from_numpy(column[rows]) for column in self._columns]
 
     def state_dict(self) -> dict[str, Any]:
-        kept = [column[: self.size].copy() for column in self._columns]
+        kept = [torch.from_numpy(column[: self.size].copy()) for column in self._columns]
         return {"columns": kept, "next": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.size, self._next = len(state["columns"][0]), state["next"]
         for column, kept in zip(self._columns, state["columns"], strict=True):
-            column[: self.size] = kept
+            column[: self.size] = kept.numpy()
 
 
 class Learner:
@@ -260,12 +261,13 @@ class Learner:
         optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a learner needs to go on as if it had never stopped, for torch.save()."""
+        """All that a learner needs to go on as if it had never stopped, for torch.save();
+        torch.load(weights_only=True) reads it."""
         return {
             "nets": [net.state_dict() for net in self._nets()],
             "optimizers": [each.state_dict() for each in self._optimizers()],
             "noise": self._noise.get_state(),
-            "random": self._random.bit_generator.state,
+            "random": json.dumps(self._random.bit_generator.state),
             "updates": self.updates,
         }
 
@@ -275,7 +277,7 @@ class Learner:
         for optimizer, kept in zip(self._optimizers(), state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self._noise.set_state(state["noise"])
-        self._random.bit_generator.state = state["random"]
+        self._random.bit_generator.state = json.loads(state["random"])
         self.updates = state["updates"]
 
     def _nets(self) -> Iterator[nn.Module]:
