@@ -97,7 +97,8 @@ class TypedFunction:
             hints = typing.get_type_hints(self.function, include_extras=True)
         except Exception as error:  # what an annotation raises, a NameError above all
             raise UsageError(
-                f"{self.kind} {self.name}: its types cannot be read: {type(error).__name__}: {error}"
+                f"{self.kind} {self.name}: its types cannot be read: {type(error).__name__}: "
+                f"{error}"
             ) from None
         fields: dict[str, Any] = {}
         for parameter in signature:

@@ -7,7 +7,7 @@ import itertools
 import math
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from loomnet.learning.bottleneck import MTU, Bottleneck, Flow
 from loomnet.learning.measured import control_of, measured
 from loomnet.learning.scores import Scores
-
 
 LENGTH_S = 30.0
 JOINING = 0.3  # of the length, in which flows come one after the other
@@ -147,40 +146,31 @@ def score(
     points: Sequence[Point],
     control: str | bytes,
     options: Mapping[str, Any] | None = None,
-    *,
     jobs: int = 1,
-    watch: Any = None,
-) -> Found:
-    """Scores of a control at each point.
+) -> Iterator[tuple[Point, Scores]]:
+    """Scores of a control at each point, as they come.
 
     Args:
-        control: its name, as a job's `cc=`, "teacher" for Astraea's rule; or the bytes of a policy.
+        control: its name, as a job's `cc=`; "teacher" for Astraea's rule; or the bytes of a policy.
         options: of Astraea's control, where it is a policy or the teacher.
         jobs: processes.
-        watch: is told how many points are done, after each, and may raise.
     """
-    found: Found = {}
     given = dict(options or {})
-    watch = watch or (lambda done: None)
     if jobs == 1 or len(points) < 2:
         for each in points:
-            found[each] = _score_one(each, control, given)
-            watch(len(found))
-        return found
+            yield each, _score_one(each, control, given)
+        return
     with ProcessPoolExecutor(
         min(jobs, len(points)), mp_context=get_context("spawn"), initializer=_ignore
     ) as pool:
         # Points of many packets first, so that no process is left with one at the end.
         order = sorted(points, key=lambda each: -each.rate_mbps)
-        waiting = {each: pool.submit(_score_one, each, control, given) for each in order}
+        waiting = {pool.submit(_score_one, each, control, given): each for each in order}
         try:
-            for each in order:
-                found[each] = waiting[each].result()
-                watch(len(found))
-        except BaseException:
+            for each in as_completed(waiting):
+                yield waiting[each], each.result()
+        finally:
             pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    return {each: found[each] for each in points}
 
 
 def _ignore() -> None:

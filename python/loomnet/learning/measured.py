@@ -22,7 +22,7 @@ Control = str | Mapping[str, Any]
 
 
 def control_of(policy: Any, options: Mapping[str, Any]) -> Control:
-    """What flows take as cc= to follow this `_core.astraea.Policy`, in this process, with options of
+    """What flows of this process take as cc= to follow this `_core.astraea.Policy`, with options of
     Astraea's control."""
     return {"cc": "astraea", "policy": _core.astraea_policy(policy.to_bytes()), **options}
 

@@ -75,11 +75,7 @@ class Scores:
 
     @property
     def score(self) -> float:
-        return (
-            self.utilisation * self.contested_jain
-            - 0.1 * (self.stretch - 1)
-            - 10 * self.loss
-        )
+        return self.utilisation * self.contested_jain - 0.1 * (self.stretch - 1) - 10 * self.loss
 
     def row(self) -> dict[str, float | None]:
         """All of them by name, the score first."""
@@ -99,7 +95,7 @@ def scores(series: Series) -> Scores:
     if not steps:
         raise ValueError(f"scores: {len(series.share)} steps, and a bin has {BIN}")
     bins = series.share[:steps].reshape(-1, BIN, series.share.shape[1])
-    there = series.there[:steps].reshape(bins.shape).all(1)
+    there = np.array(series.there[:steps].reshape(bins.shape).all(1))
     mean = bins.mean(1)
     contested = [row[flows] for row, flows in zip(mean, there, strict=True) if flows.sum() > 1]
     steady, deviations = [], []
