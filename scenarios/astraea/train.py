@@ -59,7 +59,9 @@ def astraea(
             Stage("S3", drawn(FULL, noise=Noise()), most=max(round(0.7 * whole), 1)),
         ],
         flows=FULL.flows[1],
-        cloning=Cloning(drawn(FULL, noise=Noise()), most=max(round(40_000 * budget), 1_500)),
+        cloning=Cloning(
+            drawn(FULL, noise=Noise()), most=min(15_000, max(round(150_000 * budget), 150))
+        ),
         constants=Td3(),
         pace=Pace(over=round(3_000_000 * budget)),
         ranges=FULL,

@@ -16,9 +16,9 @@ from loomnet.learning.batch import TERMS, Batch
 from loomnet.learning.stages import Cloning
 from loomnet.learning.td3 import Learner
 
-EPISODES = 8  # side by side, of which one is held out
-ROUND = 12_000  # decisions of one round of driving
-STEPS = 1_500  # of the actor, after each round
+EPISODES, HELD = 16, 2  # side by side, of which the last ones are held out
+ROUND = 20_000  # decisions of one round of driving
+STEPS = 3_000  # of the actor, after each round
 ROWS = 256  # of a step
 WILD = 0.1  # share of the rule's own actions that are replaced by random ones while it drives
 RATES = (1e-3, 1e-4)  # of Adam, first and last
@@ -88,21 +88,21 @@ def _gather(
     seen: list[list[np.ndarray]],
     held: list[list[np.ndarray]],
 ) -> None:
-    """ROUND decisions on new bottlenecks; those of the last episode are held out."""
+    """ROUND decisions on new bottlenecks, fewer where fewer steps are asked for."""
     links = [called(cloning.draw, random) for _ in range(EPISODES)]
     batch = Batch(links, flows=flows)
     step = batch.reset(random.integers(2**31, size=EPISODES).tolist())
     alpha = float(tcp.get("alpha", ALPHA))
     interval_us = float(tcp.get("interval_us", INTERVAL_US))
-    count = 0
-    while count < ROUND and not step.done.all():
+    count, needed = 0, ROUND * min(cloning.most, STEPS) / STEPS
+    while count < needed and not step.done.all():
         due = step.due & ~step.done[:, None]
         asked = np.full(due.shape, np.nan)
         asked[due] = rule(step.terms[due], alpha, interval_us)
         inputs = step.inputs[due]
-        for kept, which in ((seen, due[:-1]), (held, due[-1:])):
+        for kept, part in ((seen, slice(None, -HELD)), (held, slice(-HELD, None))):
+            which = due[part]
             if which.any():
-                part = slice(None, -1) if kept is seen else slice(-1, None)
                 kept[0].append(step.inputs[part][which])
                 kept[1].append(asked[part][which].astype(np.float32))
         actions = asked

@@ -161,7 +161,7 @@ def score(
             yield each, _score_one(each, control, given)
         return
     with ProcessPoolExecutor(
-        min(jobs, len(points)), mp_context=get_context("spawn"), initializer=_ignore
+        min(jobs, len(points)), mp_context=get_context("fork"), initializer=_ignore
     ) as pool:
         # Points of many packets first, so that no process is left with one at the end.
         order = sorted(points, key=lambda each: -each.rate_mbps)

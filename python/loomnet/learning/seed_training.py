@@ -27,7 +27,7 @@ from loomnet.processes.folder import Folder
 
 CHECKPOINT, BOOK, POLICY, SIDECAR = "checkpoint.pt", "selection.json", "policy.astp", "policy.json"
 CHECKPOINT_VERSION = 1
-SLICE = 250  # updates between two looks at the keyboard, the clock and the alarm
+SLICE = 100  # updates between two looks at the keyboard, the clock and the alarm
 CHECKPOINT_S, TOLD_S = 300.0, 60.0
 MOST_RESTARTS = 2  # with new seeds, after collapses
 APART = 1_000_003  # between a seed and the one in its place after a collapse

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from loomnet.base.errors import EXIT_SCENARIO, LoomnetError, UsageError
+from loomnet.base.errors import EXIT_INTERRUPTED, EXIT_SCENARIO, LoomnetError, UsageError
 from loomnet.labs.typed_function import own_traceback
 from loomnet.learning.course import Course
 from loomnet.learning.seed_training import Stopped
-from loomnet.learning.training_file import load_training
 from loomnet.processes.folder import Folder
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.rank_isolation import die_with_parent
@@ -48,21 +47,24 @@ def train_all(
             )
             for seed in course.seeds
         ]
-    return _Children(course, jobs, say, interrupts).run()
+    return _Children(course, folder, jobs, say, interrupts).run()
 
 
 class _Children:
     def __init__(
         self,
         course: Course,
+        folder: Folder,
         jobs: int,
         say: Callable[[int, str], None],
         interrupts: Interrupts,
     ) -> None:
-        self._course, self._jobs, self._say, self._interrupts = course, jobs, say, interrupts
+        self._course, self._folder, self._jobs = course, folder, jobs
+        self._say, self._interrupts = say, interrupts
         self._waiting = list(course.seeds)
         self._under_way: dict[Any, tuple[int, Any]] = {}
         self._found: dict[int, dict[str, Any]] = {}
+        self._told = set[int]()  # to end
         self._failed: tuple[str, int] | None = None
 
     def run(self) -> list[dict[str, Any]]:
@@ -80,29 +82,21 @@ class _Children:
             self._end()
             for _, process in self._under_way.values():
                 process.join()
+        if self._interrupts.pending is not None:
+            raise Stopped
         if self._failed is not None:
             failed = SeedFailed(self._failed[0])
             failed.exit_code = self._failed[1]
             raise failed
-        if self._interrupts.pending is not None:
-            raise Stopped
         return [self._found[seed] for seed in self._course.seeds]
 
     def _begin(self, seed: int) -> None:
-        context = get_context("spawn")
+        # Forked, a child has what is imported here, and handlers of signals from its begin on.
+        context = get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
-        file = self._course.file
         process = context.Process(
             target=_child,
-            args=(
-                f"{file.file}::{file.name}",
-                dict(self._course.values),
-                seed,
-                str(self._course.folder),
-                self._course.key,
-                os.getpid(),
-                theirs,
-            ),
+            args=(self._course, self._folder, seed, self._interrupts, os.getpid(), theirs),
         )
         process.start()
         theirs.close()
@@ -115,7 +109,8 @@ class _Children:
         except (EOFError, OSError):
             process.join()
             del self._under_way[end]
-            if seed not in self._found and self._failed is None and process.exitcode != 130:
+            stopped = process.exitcode == EXIT_INTERRUPTED or self._interrupts.pending is not None
+            if seed not in self._found and self._failed is None and not stopped:
                 self._failed = (f"the process of seed {seed} ended by {process.exitcode}", 1)
             return
         if kind == "said":
@@ -126,49 +121,45 @@ class _Children:
             self._failed = what
 
     def _end(self) -> None:
-        """Those under way write checkpoints and end; a signal that the terminal sent to all is
-        heard by them once."""
-        for _, process in self._under_way.values():
-            if process.is_alive():
+        """Those under way write checkpoints and end. Each is told once: a second signal would
+        break it off before it stands where it can go on."""
+        for seed, process in self._under_way.values():
+            if seed not in self._told and process.is_alive():
                 process.terminate()
+            self._told.add(seed)
 
 
 def _child(
-    target: str,
-    values: Mapping[str, Any],
+    course: Course,
+    folder: Folder,
     seed: int,
-    folder: str,
-    key: str,
+    interrupts: Interrupts,
     parent: int,
     end: Connection,
 ) -> None:
-    with Interrupts() as interrupts:
-        if not die_with_parent(signal.SIGTERM, parent):
-            return
-        try:
-            course = Course.of(load_training(target), values, [seed], folder)
-            if course.key != key:
-                raise UsageError(f"train: {target} has been changed meanwhile; begin again")
-            found = course.train(
-                seed,
-                Folder.at(course.folder),
-                lambda line: end.send(("said", line)),
-                lambda: interrupts.pending is not None,
-            )
-            end.send(("found", found))
-        except KeyboardInterrupt:
-            sys.exit(130)
-        except BrokenPipeError:  # the parent is gone, and the signal for that is on its way
-            sys.exit(130)
-        except LoomnetError as error:
-            end.send(("failed", (str(error), error.exit_code)))
-        except Exception as error:
-            lines = own_traceback(error)
-            if lines is None:
-                raise
-            print("".join(lines), end="", file=sys.stderr)
-            said = f"seed {seed}: the training's own code raised the exception above"
-            end.send(("failed", (said, EXIT_SCENARIO)))
+    if not die_with_parent(signal.SIGTERM, parent):
+        return
+    try:
+        found = course.train(
+            seed,
+            folder,
+            lambda line: end.send(("said", line)),
+            lambda: interrupts.pending is not None,
+        )
+        end.send(("found", found))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the parent is gone, and the signal for that is on its way
+        sys.exit(EXIT_INTERRUPTED)
+    except LoomnetError as error:
+        end.send(("failed", (str(error), error.exit_code)))
+    except Exception as error:
+        lines = own_traceback(error)
+        if lines is None:
+            raise
+        print("".join(lines), end="", file=sys.stderr)
+        said = f"seed {seed}: the training's own code raised the exception above"
+        end.send(("failed", (said, EXIT_SCENARIO)))
 
 
 def seeds_of(text: str) -> Sequence[int]:
