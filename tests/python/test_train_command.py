@@ -298,10 +298,19 @@ def test_patience_ends_a_training(here, monkeypatch):
     assert made["best"]["updates"] == made["stages"][0]["updates"]
 
 
+def test_the_pages_training_is_one(here):
+    code = pages.python_blocks("docs/learning.md")[-1]
+    (here / "mine.py").write_text(code)
+    plan = load_training("mine.py").made({"updates": "30"})
+    assert plan.updates == 5_030 and [str(each) for each in plan.sealed] == [
+        "30Mbps-30ms-2bdp-2flows"
+    ]
+
+
 def test_commands_of_the_pages_name_a_training_and_its_parameters():
     """They take hours; this one takes seconds of the same file."""
     commands = [each for each in pages.all_commands() if "loomnet train " in each]
-    assert commands
+    assert {command.split()[2] for command in commands} == {"scenarios/astraea/train.py"}
     for command in commands:
         file = load_training(pages.ROOT / re.search(r"scenarios/\S+\.py", command)[0])
         file.made(file.settings(re.findall(r"--set (\S+)", command)))

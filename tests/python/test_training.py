@@ -90,7 +90,8 @@ def small(seed, warm_up=200):
 
 @pytest.mark.timeout(600)
 def test_the_score_rises_in_two_thousand_updates():
-    """Of five seeds that were tried all rise, by 0.02 to 0.13; the most that there is is 0.1."""
+    """Of five seeds that were tried three rise, by 0.06 to 0.14, and two stay at the 0.02 that they
+    began with; the most that there is is 0.1."""
     training = small(4)
     before = score(training.policy())
     told = training.go_on(2_000)
