@@ -36,7 +36,11 @@ def train(
     ] = "1",
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Seeds at once; by default one per CPU."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes, of seeds and then of points; by default one per CPU.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,

@@ -91,7 +91,12 @@ class Course:
         """The folder, for one process at a time. Raises UsageError where another one works in it,
         or where it is another training's."""
         folder = Folder.at(self.folder)
-        with rights_of(writer_of(self.folder)), (self.folder / ".lock").open("a") as lock:
+        try:
+            with rights_of(writer_of(self.folder)):
+                file = (self.folder / ".lock").open("a")
+        except OSError as error:
+            raise UsageError(f"train: --out {self.folder}: {error.strerror}") from None
+        with file as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

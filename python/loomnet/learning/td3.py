@@ -199,6 +199,8 @@ class Learner:
         for target in (self.target_actor, self.target_critics):
             target.requires_grad_(False)
         self.target_actor.eval()
+        self._actor_follows = _Following(self.target_actor, self.actor)
+        self._critics_follow = _Following(self.target_critics, self.critics)
         self._improve_actor = torch.optim.Adam(self.actor.parameters(), c.actor_rate)
         self._improve_critics = torch.optim.Adam(self.critics.parameters(), c.critic_rate)
         self.updates = 0
@@ -225,15 +227,15 @@ class Learner:
         loss = torch.stack(
             [nn.functional.huber_loss(critic(now, action), wanted) for critic in self.critics]
         ).sum()
-        self._step(self._improve_critics, loss, self.critics)
+        self._step(self._improve_critics, loss)
         self.updates += 1
-        _follow(self.target_critics, self.critics, c.soft)
+        self._critics_follow.step(c.soft)
         found = {"critics": float(loss.detach())}
         if self.updates > c.warm_up and self.updates % c.policy_delay == 0:
             self.actor.train()
             value = self.critics[0](now, self.actor(seen)).mean()
-            self._step(self._improve_actor, -value, self.actor)
-            _follow(self.target_actor, self.actor, c.soft)
+            self._step(self._improve_actor, -value)
+            self._actor_follows.step(c.soft)
             found["value"] = float(value.detach())
         return found
 
@@ -247,17 +249,18 @@ class Learner:
         )
         for group in self._improve_actor.param_groups:
             group["lr"] = rate
-        self._step(self._improve_actor, error, self.actor)
+        self._step(self._improve_actor, error)
         for group in self._improve_actor.param_groups:
             group["lr"] = self.constants.actor_rate
-        _follow(self.target_actor, self.actor, 1.0)
+        self._actor_follows.step(1.0)
         return float(error.detach())
 
-    def _step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, net: nn.Module) -> None:
+    def _step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.constants.clip is not None:
-            nn.utils.clip_grad_norm_(net.parameters(), self.constants.clip)
+            parameters = optimizer.param_groups[0]["params"]
+            nn.utils.clip_grad_norm_(parameters, self.constants.clip)
         optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -287,10 +290,17 @@ class Learner:
         yield from (self._improve_actor, self._improve_critics)
 
 
-def _follow(target: nn.Module, net: nn.Module, share: float) -> None:
-    """Parameters move by this share; running means are taken over."""
-    with torch.no_grad():
-        for old, new in zip(target.parameters(), net.parameters(), strict=True):
-            old.lerp_(new, share)
-        for old, new in zip(target.buffers(), net.buffers(), strict=True):
-            old.copy_(new)
+class _Following:
+    """A target that follows a network: parameters by a share, running means at once. Lists of
+    parameters are made once, since PyTorch looks for them in all modules."""
+
+    def __init__(self, target: nn.Module, net: nn.Module) -> None:
+        self._parameters = list(zip(target.parameters(), net.parameters(), strict=True))
+        self._means = list(zip(target.buffers(), net.buffers(), strict=True))
+
+    def step(self, share: float) -> None:
+        with torch.no_grad():
+            for old, new in self._parameters:
+                old.lerp_(new, share)
+            for old, new in self._means:
+                old.copy_(new)
