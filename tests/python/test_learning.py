@@ -516,7 +516,7 @@ def test_torchrl_collects_from_flows_that_come_and_go():
 
 
 def test_bottlenecks_are_learned_on():
-    code, faces = pages.python_blocks("docs/learning.md")
+    code, faces, _ = pages.python_blocks("docs/learning.md")  # the third: test_train_command.py
     names = {}
     exec(code, names)
     step, rewards = names["step"], names["rewards"]

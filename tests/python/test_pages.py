@@ -24,6 +24,7 @@ SLOW = re.compile(
 ELSEWHERE = {
     r"loomnet cost ": "test_cost_command.py",
     r"loomnet ocs ": "test_ocs_doc.py",
+    r"loomnet train ": "test_train_command.py",
     r"--switch|heavy\.py": "test_switch_programs_doc.py",
 }
 # Pages whose code their own tests run.

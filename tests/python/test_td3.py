@@ -82,7 +82,7 @@ def test_a_learner_goes_on_as_if_it_had_not_stopped(tmp_path):
     for _ in range(20):
         one.update(replay)
     torch.save({"learner": one.state_dict(), "replay": replay.state_dict()}, tmp_path / "kept")
-    kept = torch.load(tmp_path / "kept", weights_only=False)
+    kept = torch.load(tmp_path / "kept", weights_only=True)
     other, again = td3.Learner(2, 1, constants, seed=99), td3.Replay(2, 1)
     other.load_state_dict(kept["learner"])
     again.load_state_dict(kept["replay"])

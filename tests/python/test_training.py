@@ -74,8 +74,8 @@ def test_transitions_are_decisions_and_what_came_of_them():
     assert len(expected) == replay.size > 600
     for column, place in ((0, 0), (2, 1), (3, 2), (4, 3)):
         rows = np.array([row[place] for row in expected], np.float32)
-        assert np.array_equal(kept[column], rows)
-    assert not kept[6].any(), "time was up: no end of a value"
+        assert np.array_equal(kept[column].numpy(), rows)
+    assert not kept[6].numpy().any(), "time was up: no end of a value"
 
 
 def small(seed, warm_up=200):
@@ -90,25 +90,45 @@ def small(seed, warm_up=200):
 
 @pytest.mark.timeout(600)
 def test_the_score_rises_in_two_thousand_updates():
-    """Of five seeds that were tried all rise, by 0.02 to 0.13; the most that there is is 0.1."""
+    """Of five seeds that were tried three rise, by 0.06 to 0.14, and two stay at the 0.02 that they
+    began with; the most that there is is 0.1."""
     training = small(4)
     before = score(training.policy())
     told = training.go_on(2_000)
     after = score(training.policy())
     assert training.learner.updates == 2_000 and training.exploration == pytest.approx(0.1)
-    assert set(told) == {"reward", "critics", "value"}
+    assert set(told) == {"reward", "critics", "value", "utilisation", "floor", "low"}
     assert after > before + 0.03, (before, after)
     assert after > score(Hold()) + 0.1, "a policy that does nothing"
 
 
-def test_a_training_goes_on_where_another_process_left_it(tmp_path):
+def test_a_training_that_was_stopped_is_one_that_was_not_to_the_bit(tmp_path):
+    """Episodes are under way at the stop: their flows, and decisions of which nothing has come yet,
+    are taken up where they were."""
     one = small(3, warm_up=20)
     one.go_on(60)
     torch.save(one.state_dict(), tmp_path / "kept.pt")
-    found = []
-    for _ in range(2):
-        other = small(4, warm_up=20)
-        other.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=False))
-        assert other.learner.updates == 60 and other.decisions == one.decisions
-        found.append((other.go_on(40), other.policy().to_bytes()))
-    assert found[0] == found[1] and found[0][1] != one.policy().to_bytes()
+    before = one.policy().to_bytes()
+    found = [(one.go_on(300), one.policy().to_bytes(), one.decisions)]
+    other = small(4, warm_up=20)
+    other.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
+    assert other.learner.updates == 60
+    found.append((other.go_on(300), other.policy().to_bytes(), other.decisions))
+    assert found[0] == found[1] and found[0][1] != before
+    kept = [each.replay.state_dict()["columns"] for each in (one, other)]
+    assert all(torch.equal(a, b) for a, b in zip(*kept, strict=True))
+
+
+def test_another_draw_begins_other_episodes():
+    training = small(3)
+    training.go_on(20)
+    seen = []
+
+    def other(draw):
+        seen.append(drawn(draw))
+        return seen[-1]
+
+    training.change(other)
+    assert len(seen) == 4
+    training.go_on(20)
+    assert training.learner.updates == 40

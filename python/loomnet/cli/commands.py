@@ -33,6 +33,7 @@ from loomnet.cli.new import new
 from loomnet.cli.ocs import ocs
 from loomnet.cli.results import compare, replay
 from loomnet.cli.sweep import sweep
+from loomnet.cli.train import train
 
 if TYPE_CHECKING:
     from loomnet.results.report import Report
@@ -247,6 +248,10 @@ app.command(
 app.command(
     rich_help_panel=RUN, epilog=examples("loomnet sweep flap.py --set planes=2,4,8 --seeds 3")
 )(sweep)
+app.command(
+    rich_help_panel=RUN,
+    epilog=examples("loomnet train train.py --set profile=ours --seeds 3"),
+)(train)
 app.command(rich_help_panel=BEGIN, epilog=examples("loomnet explain blip_s"))(explain)
 app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 

@@ -74,7 +74,7 @@ def runs(incomplete: str) -> list[str]:
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """`name=` of every parameter of the scenario that was typed before."""
+    """`name=` of every parameter of the scenario or training that was typed before."""
     # An option without its value is not parsed, and leaves what stands before it in ctx.args.
     words = [str(ctx.params.get("target") or ""), *ctx.args]
     target = next((word for word in words if word.partition("::")[0].endswith(".py")), "")
@@ -82,26 +82,30 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def parameters(target: str) -> list[str]:
-    """Of the scenario `FILE` or `FILE::NAME`, by its text; none where that cannot be read."""
+    """Of the function in `FILE` or `FILE::NAME`, by its text; none where that cannot be read."""
     file, _, name = target.partition("::")
     try:
         tree = ast.parse(read_text(Path(file), MOST_SOURCE))
     except (LoomnetError, OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     found: list[str] = []
-    for function in _scenarios(tree):
+    for function in _declared(tree):
         if name in ("", function.name):
-            given = function.args.args[1:] + function.args.kwonlyargs
+            first = 1 if "scenario" in _marks(function) else 0
+            given = function.args.args[first:] + function.args.kwonlyargs
             found += [each.arg for each in given if each.arg not in found]
     return found
 
 
-def _scenarios(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+def _declared(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Scenarios and trainings."""
     for each in tree.body:
-        if isinstance(each, ast.FunctionDef):
-            names = [ast.unparse(mark).rpartition(".")[2] for mark in each.decorator_list]
-            if "scenario" in names:
-                yield each
+        if isinstance(each, ast.FunctionDef) and _marks(each) & {"scenario", "curriculum"}:
+            yield each
+
+
+def _marks(function: ast.FunctionDef) -> set[str]:
+    return {ast.unparse(mark).rpartition(".")[2] for mark in function.decorator_list}
 
 
 def _beginning(incomplete: str, words: list[str] | tuple[str, ...]) -> list[str]:

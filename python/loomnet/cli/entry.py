@@ -167,7 +167,7 @@ def _other(error: BaseException) -> int:
         if not isinstance(gone, BrokenPipeError):
             print(f"loomnet: standard output: {gone.strerror}", file=sys.stderr)
         return EXIT_USAGE
-    from loomnet.labs.scenario import own_traceback
+    from loomnet.labs.typed_function import own_traceback
 
     if (lines := own_traceback(error)) is not None:
         print("".join(lines), end="", file=sys.stderr)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from loomnet.learning.bottleneck import Bottleneck as Bottleneck
     from loomnet.learning.bottleneck import Flow as Flow
     from loomnet.learning.faces import parallel_env as parallel_env
+    from loomnet.learning.grid import Point as Point
+    from loomnet.learning.grid import Ranges as Ranges
+    from loomnet.learning.stages import Cloning as Cloning
+    from loomnet.learning.stages import Curriculum as Curriculum
+    from loomnet.learning.stages import Stage as Stage
+    from loomnet.learning.training_file import curriculum as curriculum
 
 # Imported when asked for.
 _EXPORTS = {
@@ -24,6 +30,12 @@ _EXPORTS = {
     "Bottleneck": "bottleneck",
     "Flow": "bottleneck",
     "parallel_env": "faces",
+    "Point": "grid",
+    "Ranges": "grid",
+    "Cloning": "stages",
+    "Curriculum": "stages",
+    "Stage": "stages",
+    "curriculum": "training_file",
 }
 __all__ = [*_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -181,6 +181,28 @@ class Batch:
         self._core.act(actions)
         return self._go_on(self._step, ~self._step.done)
 
+    @checked_call
+    def repeat(self, actions: Sequence[Sequence[np.ndarray]]) -> Step:
+        """After reset(), plays what each episode has had before, by itself: for each a float64
+        [flows] for every step() that it took part in. With the bottlenecks, seeds and actions of
+        then the episodes stand where they stood."""
+        if self._step is None:
+            raise UsageError("Batch.repeat: call reset() first")
+        if len(actions) != len(self.worlds):
+            raise UsageError(
+                f"Batch.repeat: actions of {len(actions)} episodes, and there are "
+                f"{len(self.worlds)}"
+            )
+        lengths = np.array([len(each) for each in actions])
+        for number in range(lengths.max()):
+            which = (number < lengths) & ~self._step.done
+            chosen = np.full((len(actions), self.flows), np.nan)
+            for k in np.flatnonzero(which).tolist():
+                chosen[k] = actions[k][number]
+            self._core.act(chosen)
+            self._go_on(self._step, which)
+        return self._step
+
     # --- inside -----------------------------------------------------------------------------------
     def _fits(self, number: int, bottleneck: Bottleneck) -> None:
         if len(bottleneck.flows) > self.flows:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
 
 from loomnet.learning.batch import Step
 from loomnet.learning.td3 import Replay
+
+_KEPT = ("open", "over", "inputs", "state", "actions")
 
 
 class Experience:
@@ -52,3 +57,13 @@ class Experience:
         """Of these episodes, bool[episodes], which begin anew."""
         if self._open.size:
             self._open[which] = self._over[which] = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors by name: decisions of which it is not known yet what came of them."""
+        if not self._open.size:
+            return {}
+        return {name: torch.from_numpy(getattr(self, f"_{name}").copy()) for name in _KEPT}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, f"_{name}", value.numpy().copy())

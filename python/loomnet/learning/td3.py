@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -169,10 +170,11 @@ class Replay:
         return [torch.from_numpy(column[rows]) for column in self._columns]
 
     def state_dict(self) -> dict[str, Any]:
-        kept = [column[: self.size].copy() for column in self._columns]
+        kept = [torch.from_numpy(column[: self.size].copy()) for column in self._columns]
         return {"columns": kept, "next": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+<<<<<<< HEAD
         """Takes over what state_dict() gave. Raises UsageError, and keeps what it has, where that
         is more than its capacity, or of other widths."""
         columns, following = state["columns"], state["next"]
@@ -196,6 +198,11 @@ class Replay:
         self.size, self._next = count, following
         for own, kept in zip(self._columns, columns, strict=True):
             own[:count] = kept
+=======
+        self.size, self._next = len(state["columns"][0]), state["next"]
+        for column, kept in zip(self._columns, state["columns"], strict=True):
+            column[: self.size] = kept.numpy()
+>>>>>>> train
 
 
 class Learner:
@@ -220,6 +227,8 @@ class Learner:
         for target in (self.target_actor, self.target_critics):
             target.requires_grad_(False)
         self.target_actor.eval()
+        self._actor_follows = _Following(self.target_actor, self.actor)
+        self._critics_follow = _Following(self.target_critics, self.critics)
         self._improve_actor = torch.optim.Adam(self.actor.parameters(), c.actor_rate)
         self._improve_critics = torch.optim.Adam(self.critics.parameters(), c.critic_rate)
         self.updates = 0
@@ -246,15 +255,15 @@ class Learner:
         loss = torch.stack(
             [nn.functional.huber_loss(critic(now, action), wanted) for critic in self.critics]
         ).sum()
-        self._step(self._improve_critics, loss, self.critics)
+        self._step(self._improve_critics, loss)
         self.updates += 1
-        _follow(self.target_critics, self.critics, c.soft)
+        self._critics_follow.step(c.soft)
         found = {"critics": float(loss.detach())}
         if self.updates > c.warm_up and self.updates % c.policy_delay == 0:
             self.actor.train()
             value = self.critics[0](now, self.actor(seen)).mean()
-            self._step(self._improve_actor, -value, self.actor)
-            _follow(self.target_actor, self.actor, c.soft)
+            self._step(self._improve_actor, -value)
+            self._actor_follows.step(c.soft)
             found["value"] = float(value.detach())
         return found
 
@@ -268,26 +277,28 @@ class Learner:
         )
         for group in self._improve_actor.param_groups:
             group["lr"] = rate
-        self._step(self._improve_actor, error, self.actor)
+        self._step(self._improve_actor, error)
         for group in self._improve_actor.param_groups:
             group["lr"] = self.constants.actor_rate
-        _follow(self.target_actor, self.actor, 1.0)
+        self._actor_follows.step(1.0)
         return float(error.detach())
 
-    def _step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, net: nn.Module) -> None:
+    def _step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.constants.clip is not None:
-            nn.utils.clip_grad_norm_(net.parameters(), self.constants.clip)
+            parameters = optimizer.param_groups[0]["params"]
+            nn.utils.clip_grad_norm_(parameters, self.constants.clip)
         optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a learner needs to go on as if it had never stopped, for torch.save()."""
+        """All that a learner needs to go on as if it had never stopped, for torch.save();
+        torch.load(weights_only=True) reads it."""
         return {
             "nets": [net.state_dict() for net in self._nets()],
             "optimizers": [each.state_dict() for each in self._optimizers()],
             "noise": self._noise.get_state(),
-            "random": self._random.bit_generator.state,
+            "random": json.dumps(self._random.bit_generator.state),
             "updates": self.updates,
         }
 
@@ -297,7 +308,7 @@ class Learner:
         for optimizer, kept in zip(self._optimizers(), state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self._noise.set_state(state["noise"])
-        self._random.bit_generator.state = state["random"]
+        self._random.bit_generator.state = json.loads(state["random"])
         self.updates = state["updates"]
 
     def _nets(self) -> Iterator[nn.Module]:
@@ -307,10 +318,17 @@ class Learner:
         yield from (self._improve_actor, self._improve_critics)
 
 
-def _follow(target: nn.Module, net: nn.Module, share: float) -> None:
-    """Parameters move by this share; running means are taken over."""
-    with torch.no_grad():
-        for old, new in zip(target.parameters(), net.parameters(), strict=True):
-            old.lerp_(new, share)
-        for old, new in zip(target.buffers(), net.buffers(), strict=True):
-            old.copy_(new)
+class _Following:
+    """A target that follows a network: parameters by a share, running means at once. Lists of
+    parameters are made once, since PyTorch looks for them in all modules."""
+
+    def __init__(self, target: nn.Module, net: nn.Module) -> None:
+        self._parameters = list(zip(target.parameters(), net.parameters(), strict=True))
+        self._means = list(zip(target.buffers(), net.buffers(), strict=True))
+
+    def step(self, share: float) -> None:
+        with torch.no_grad():
+            for old, new in self._parameters:
+                old.lerp_(new, share)
+            for old, new in self._means:
+                old.copy_(new)

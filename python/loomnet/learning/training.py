@@ -3,20 +3,26 @@ on where it stopped. Needs PyTorch."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
-from loomnet.learning.batch import Batch, Reward, Step
+from loomnet.labs.typed_function import called
+from loomnet.learning.batch import TERMS, Batch, Reward, Step
 from loomnet.learning.bottleneck import Bottleneck
 from loomnet.learning.experience import Experience
 from loomnet.learning.td3 import Learner, Replay, Td3
 
 Draw = Callable[[np.random.Generator], Bottleneck]
+LEAST_WINDOW, LOW = 4, -0.9  # packets; an action: at both, flows stand still
+_WINDOW = TERMS.index("window_packets")
+_TOLD = ("reward", "critics", "value", "utilisation", "floor", "low")
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,9 @@ class Training:
     """One training: `draw` makes each episode's bottleneck, whose flows without `cc` learn.
 
     One seed is one training, on one machine with one thread of PyTorch: the same bottlenecks, the
-    same exploration, the same networks. `state_dict()` at the begin of any go_on() is where another
-    process takes it up; episodes under way begin anew there.
+    same exploration, the same networks. Episode number n is drawn by a generator of (seed, n). From
+    `state_dict()` another process goes on as if the training had not stopped: episodes under way
+    are played again by the actions that they have had.
 
     Args:
         flows: rows of an episode: the most flows that are drawn.
@@ -63,9 +70,9 @@ class Training:
     ) -> None:
         self._draw_link, self._flows, self._reward = draw, flows, reward
         self.pace = pace or Pace()
-        self._random = np.random.default_rng(seed)
-        self.decisions = 0
-        self._batch, self._step = self._begun()
+        self._seed, self._random = seed, np.random.default_rng(seed)
+        self.decisions = self._drawn = 0  # _drawn: episodes
+        self._batch, self._step = self._begun(self._numbers(self.pace.episodes))
         state = self._step.global_state.shape[1]
         self.learner = Learner(self._batch.inputs, state, constants or Td3(), seed)
         self.replay = Replay(self._batch.inputs, state, self.pace.replay)
@@ -80,16 +87,25 @@ class Training:
 
     def go_on(self, updates: int) -> dict[str, float]:
         """Until the learner has made so many updates more. Means over that time: `reward` of the
-        steps, `critics` of their loss, and `value` of the actor's actions where it moved."""
-        until, rewards, found = self.learner.updates + updates, [], {"critics": [], "value": []}
+        steps, `critics` of their loss, and `value` of the actor's actions where it moved; and of
+        the moments at which flows decided `utilisation` (payload), `floor`, the share of flows at
+        the least window, and `low`, the share for which the actor's action was below -0.9."""
+        until = self.learner.updates + updates
+        found: dict[str, list[float]] = {name: [] for name in _TOLD}
         while self.learner.updates < until:
-            self._one_step(rewards)
+            self._one_step(found)
             while self._owed >= self.pace.decisions and self.learner.updates < until:
                 self._owed -= self.pace.decisions
                 for name, value in self.learner.update(self.replay).items():
                     found[name].append(value)
-        means = {name: float(np.mean(each)) for name, each in found.items() if each}
-        return {"reward": float(np.mean(rewards)), **means}
+        return {name: float(np.mean(each)) for name, each in found.items() if each}
+
+    def change(self, draw: Draw) -> None:
+        """From here on `draw` makes the bottlenecks: those under way are left, and their flows'
+        last decisions with them."""
+        self._draw_link = draw
+        self._batch, self._step = self._begun(self._numbers(self.pace.episodes))
+        self._experience = Experience(self.replay)
 
     def policy(self) -> Any:
         """The actor of now, as `loomnet._core.astraea.Policy`: to_bytes() is its file."""
@@ -107,56 +123,89 @@ class Training:
         return policy
 
     def state_dict(self) -> dict[str, Any]:
-        """For torch.save()."""
+        """For torch.save(); torch.load(weights_only=True) reads it."""
+        acted = [np.array(each).reshape(-1, self._flows) for each in self._acted]
         return {
             "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),
-            "random": self._random.bit_generator.state,
+            "experience": self._experience.state_dict(),
+            "random": json.dumps(self._random.bit_generator.state),
             "decisions": self.decisions,
             "owed": self._owed,
+            "seed": self._seed,
+            "drawn": self._drawn,
+            "episodes": list(self._episodes),
+            "acted": [torch.from_numpy(each) for each in acted],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Of a training with the same draw, constants and pace; its seed may be another one."""
         self.replay.load_state_dict(state["replay"])  # first: it refuses what does not fit
         self.learner.load_state_dict(state["learner"])
-        self._random.bit_generator.state = state["random"]
+        self._random.bit_generator.state = json.loads(state["random"])
         self.decisions, self._owed = state["decisions"], state["owed"]
-        self._batch, self._step = self._begun()
+        self._seed, self._drawn = state["seed"], state["drawn"]
+        self._batch, self._step = self._begun([tuple(each) for each in state["episodes"]])
+        self._acted = [list(each.numpy()) for each in state["acted"]]
+        self._step = self._batch.repeat(self._acted)
         self._experience = Experience(self.replay)
+        self._experience.load_state_dict(state["experience"])
 
     # --- inside -----------------------------------------------------------------------------------
-    def _drawn(self) -> Bottleneck:
-        link = self._draw_link(self._random)
-        if all(flow.cc is not None for flow in link.flows):
-            raise UsageError("Training: draw: each flow has a cc; leave it out of those that learn")
-        return link
+    def _numbers(self, count: int) -> list[tuple[int, int]]:
+        """Seed and number of the next episodes."""
+        self._drawn += count
+        return [(self._seed, self._drawn - count + each) for each in range(count)]
 
-    def _begun(self) -> tuple[Batch, Step]:
-        links = [self._drawn() for _ in range(self.pace.episodes)]
+    def _links(self, numbers: list[tuple[int, int]]) -> tuple[list[int], list[Bottleneck]]:
+        """Seeds and bottlenecks of these episodes."""
+        seeds, links = [], []
+        for each in numbers:
+            random = np.random.default_rng(each)
+            seeds.append(int(random.integers(2**31)))
+            links.append(called(self._draw_link, random))
+            if not isinstance(links[-1], Bottleneck):
+                raise UsageError(f"Training: draw gave a {type(links[-1]).__name__}, no Bottleneck")
+            if all(flow.cc is not None for flow in links[-1].flows):
+                raise UsageError(
+                    "Training: draw: each flow has a cc; leave it out of those that learn"
+                )
+        return seeds, links
+
+    def _begun(self, numbers: list[tuple[int, int]]) -> tuple[Batch, Step]:
+        seeds, links = self._links(numbers)
+        self._episodes, self._acted = numbers, [[] for _ in numbers]
         batch = Batch(links, reward=self._reward, flows=self._flows)
-        return batch, batch.reset(self._seeds(len(links)))
+        return batch, batch.reset(seeds)
 
-    def _seeds(self, count: int) -> list[int]:
-        return self._random.integers(2**31, size=count).tolist()
-
-    def _one_step(self, rewards: list[float]) -> None:
+    def _one_step(self, found: dict[str, list[float]]) -> None:
         step = self._step
         due = step.due & ~step.done[:, None]
         actions = np.full(due.shape, np.nan)
         count = int(due.sum())
         if count:
             chosen = self.learner.act(step.inputs[due]).astype(float)
+            moments = due.any(1)
+            found["reward"].extend(step.reward[moments].tolist())
+            found["utilisation"].extend(step.reward_terms[moments, 0].tolist())
+            found["floor"].extend((step.terms[due][:, _WINDOW] <= LEAST_WINDOW).tolist())
+            found["low"].extend((chosen < LOW).tolist())
             wild = self._random.random(count) < self.exploration
             chosen[wild] = self._random.uniform(-1, 1, int(wild.sum()))
             actions[due] = chosen
-            rewards.extend(step.reward[due.any(1)].tolist())
         self._experience.add(step, actions)
         self.decisions += count
         if self.replay.size >= self.pace.before:
             self._owed += count
         over = step.done.copy()
+        for k in np.flatnonzero(~over).tolist():
+            self._acted[k].append(actions[k])
         self._step = self._batch.step(actions)
         if over.any():
-            links = [self._drawn() for _ in range(int(over.sum()))]
+            places = np.flatnonzero(over).tolist()
+            numbers = self._numbers(len(places))
+            seeds, links = self._links(numbers)
+            for k, number in zip(places, numbers, strict=True):
+                self._episodes[k], self._acted[k] = number, []
             self._experience.forget(over)
-            self._step = self._batch.renew(over, self._seeds(len(links)), links)
+            self._step = self._batch.renew(over, seeds, links)
