@@ -164,6 +164,48 @@ def test_a_policy_says_what_is_wrong_with_it():
         a_policy().act_int16(np.zeros((2, 55)))
 
 
+def test_a_file_of_a_policy_is_given_by_its_path(tmp_path, monkeypatch):
+    """In a run's options, in a job's cc= and in a world."""
+    monkeypatch.chdir(tmp_path)
+    file = a_policy(11).to_bytes()
+    (tmp_path / "mine.astp").write_bytes(file)
+    name = _core.astraea_policy(file)
+
+    def arrivals(job=None, **options):
+        r = ln.run(
+            dumbbell(1), job or ln.Flows("10 MB", count=1, transport="tcp"), write=False, **options
+        )
+        return [flow.arrived_ps for flow in r.flow_records]
+
+    named, teacher = arrivals(tcp=tcp(policy=name)), arrivals(tcp=tcp(policy="teacher"))
+    assert named != teacher
+    for path in ("mine.astp", tmp_path / "mine.astp", str(tmp_path / "mine.astp")):
+        assert arrivals(tcp=tcp(policy=path)) == named
+    own = ln.Flows("10 MB", count=1, transport="tcp", cc={"cc": "astraea", "policy": "mine.astp"})
+    assert arrivals(own) == named
+    assert own.cc["policy"] == "mine.astp", "what a user made stays as it was made"
+    ln.World(dumbbell(1), stairs(1, 1, 2), tcp=tcp(policy="mine.astp")).reset()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"no\.astp: .*no such file"),
+        (b"x", r"run: tcp: policy: no\.astp: magic: these bytes are no \.astp file"),
+        (a_policy().to_bytes()[:-1], r"run: tcp: policy: no\.astp: .*CRC-32"),
+    ],
+)
+def test_a_file_that_holds_no_policy_is_one_line(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "no.astp").write_bytes(content)
+    with pytest.raises(ln.UsageError, match=f"(?i){message}") as refused:
+        ln.run(
+            dumbbell(1), ln.Flows("1 MB", transport="tcp"), write=False, tcp=tcp(policy="no.astp")
+        )
+    assert "\n" not in str(refused.value)
+
+
 def test_a_policy_that_is_forgotten_is_unknown_until_it_is_taken_in_again():
     file = a_policy(7).to_bytes()
     name = _core.astraea_policy(file)

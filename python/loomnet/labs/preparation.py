@@ -37,6 +37,7 @@ from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.request import RunRequest
+from loomnet.systems.controls import with_policies
 from loomnet.systems.registry import (
     carriers_of,
     check,
@@ -130,6 +131,7 @@ def prepare(
                 f"run: {name}={quoted(given)} is not a table of its options, "
                 'as tcp={"cc": "bbr"} is'
             )
+    jobs, options = with_policies(jobs, options, base)
     check_faults(list(faults), fabric)
     check_c_programs(fabric, clock)
     reroute = reroute_time("run", reroute_delay)

@@ -174,10 +174,9 @@ class Replay:
         return {"columns": kept, "next": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-<<<<<<< HEAD
         """Takes over what state_dict() gave. Raises UsageError, and keeps what it has, where that
         is more than its capacity, or of other widths."""
-        columns, following = state["columns"], state["next"]
+        columns, following = [kept.numpy() for kept in state["columns"]], state["next"]
         count = len(columns[0])
         if count > self._capacity:
             raise UsageError(
@@ -198,11 +197,6 @@ class Replay:
         self.size, self._next = count, following
         for own, kept in zip(self._columns, columns, strict=True):
             own[:count] = kept
-=======
-        self.size, self._next = len(state["columns"][0]), state["next"]
-        for column, kept in zip(self._columns, state["columns"], strict=True):
-            column[: self.size] = kept.numpy()
->>>>>>> train
 
 
 class Learner:

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
+from loomnet.base.reading import read_bytes
 from loomnet.jobs.model import Job
 from loomnet.plans.job_request import JobRequest
-from loomnet.systems.registry import transport
+from loomnet.systems.registry import option_tables, transport
 from loomnet.systems.transport import control_facts
 
 Options = Mapping[str, Any]
+POLICY, POLICY_FILE = "policy", ".astp"  # the option of a control that may name such a file
+_MOST_POLICY = 1 << 26  # bytes of a file
+
+
+def with_policies(
+    jobs: Sequence[Job], options: Options, base: Path
+) -> tuple[list[Job], dict[str, Any]]:
+    """Jobs and options of a run with learned policies in the place of the files that hold them, as
+    `tcp={"cc": "astraea", "policy": "mine.astp"}` names one; relative names are from `base`. Raises
+    UsageError for a file that cannot be read or holds no policy."""
+    read = {
+        table: _with_policy(f"run: {table}", given, base)
+        for table in option_tables()
+        if isinstance(given := options.get(table), Mapping)
+    }
+    found = []
+    for job in jobs:
+        if job.cc is not None and (own := _with_policy(f"{type(job).__name__}.cc", job.cc, base)):
+            job = job if own == job.cc else job.model_copy(update={"cc": own})
+        found.append(job)
+    return found, {**options, **read}
+
+
+def _with_policy(where: str, given: Options, base: Path) -> Options:
+    path = given.get(POLICY)
+    if not isinstance(path, (str, Path)) or not str(path).endswith(POLICY_FILE):
+        return given
+    content = read_bytes(base / path, _MOST_POLICY)
+    import loomnet._core as _core  # only a run that names a file loads the engine here
+
+    try:
+        return {**given, POLICY: _core.astraea_policy(content)}
+    except ValueError as error:
+        raise UsageError(f"{where}: {POLICY}: {path}: {error}") from None
 
 
 def options_of_job(job: Job, options: Options) -> Options:

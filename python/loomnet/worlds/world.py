@@ -101,7 +101,7 @@ class World:
             recorded=False,
             replayed=None,
         )
-        check_options(options, listed)
+        check_options(self._request.options, [asked.job for asked in self._request.jobs])
         self._loop: RunLoop | None = None
         self._senders: SenderRows | None = None
 
