@@ -30,7 +30,6 @@ struct flow {
 LN_INLINE struct flow* flow_of(struct sock* sk) {
   return (struct flow*)((struct inet_connection_sock*)sk)->icsk_ca_priv;
 }
-LN_INLINE ln_u32 now_ms(ln_u64 ns) { return (ln_u32)(ns / 1000000); }
 
 LN_INLINE ln_u32 header_bytes(const struct tcp_sock* tp) {
   ln_u32 ip = ((const struct sock*)tp)->__sk_common.skc_family == AF_INET6 ? 40 : 20;
@@ -99,7 +98,7 @@ void BPF_PROG(ln_init, struct sock* sk) {
 }
 
 LN_INLINE void publish(struct astraea_slot* s, struct tcp_sock* tp, struct flow* flow, const struct rate_sample* rs,
-                       ln_u64 now, ln_u32 state, ln_u64 payload_Bps) {
+                       ln_u64 now_us, ln_u32 state, ln_u64 payload_Bps) {
   long rtt = rs->rtt_us, interval = rs->interval_us;
   ln_s32 delivered = rs->delivered;
   ln_u32 seq = s->wseq;
@@ -123,7 +122,7 @@ LN_INLINE void publish(struct astraea_slot* s, struct tcp_sock* tp, struct flow*
   ln_u32 out = tp->packets_out;
   if (out > s->epoch_most_out) s->epoch_most_out = out;
   s->ca_state = state;
-  s->last_ack_ns = now;
+  s->last_ack_ns = now_us * 1000;
   s->delivered = tp->delivered;
   s->lost = tp->lost;
   s->total_retrans = tp->total_retrans;
@@ -143,7 +142,7 @@ LN_INLINE void publish(struct astraea_slot* s, struct tcp_sock* tp, struct flow*
 LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs) {
   struct tcp_sock* tp = (struct tcp_sock*)sk;
   struct flow* flow = flow_of(sk);
-  ln_u64 now = bpf_ktime_get_ns(), command = 0, pacing = 0;
+  ln_u64 now_us = tp->tcp_mstamp, command = 0, pacing = 0; /* the kernel has just read the clock */
   ln_u32 timeout = 0, flags = 0;
   ln_u32 state = BPF_CORE_READ_BITFIELD((struct inet_connection_sock*)sk, icsk_ca_state);
   ln_u32 index = flow->slot;
@@ -154,7 +153,7 @@ LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs)
     timeout = s->timeout_ms;
     flags = s->flags;
   }
-  int attended = astraea_attended(command, now_ms(now), timeout);
+  int attended = astraea_attended(command, (ln_u32)(now_us / 1000), timeout);
   ln_u32 wanted = astraea_command_window(command);
   if (attended && wanted) {
     tp->snd_cwnd = astraea_window(wanted, tp->snd_cwnd_clamp, state == TCP_CA_LOSS, tp->snd_cwnd, rs->acked_sacked);
@@ -185,7 +184,7 @@ LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs)
     ln_u64 most = sk->sk_max_pacing_rate;
     sk->sk_pacing_rate = rate < most ? rate : most;
   }
-  if (s) publish(s, tp, flow, rs, now, state, rate);
+  if (s) publish(s, tp, flow, rs, now_us, state, rate);
 }
 
 SEC("struct_ops/ln_cong_control")

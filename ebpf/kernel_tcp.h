@@ -61,7 +61,7 @@ struct tcp_sock {
   __u16 tcp_header_len;
   __u32 snd_cwnd, snd_ssthresh, snd_cwnd_clamp;
   __u32 packets_out, retrans_out, delivered, lost, total_retrans, srtt_us, mss_cache;
-  __u64 bytes_acked;
+  __u64 bytes_acked, tcp_mstamp; /* tcp_mstamp: CLOCK_MONOTONIC in us as of the segment that came last */
 };
 struct rate_sample {
   __s32 delivered;

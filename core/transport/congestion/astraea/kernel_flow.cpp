@@ -47,6 +47,11 @@ bool KernelFlow::look(const astraea_slot& read, Picoseconds now) {
     under_way_ = false;
     return false;
   }
+  if (read.mode == ASTRAEA_FALLBACK && last_.mode != ASTRAEA_FALLBACK) {
+    // The kernel took over while no command came in time. The agent goes on from the kernel's window.
+    set(read.cwnd);
+    under_way_ = false;
+  }
   if (!under_way_) {
     // The kernel publishes at acknowledgements, so the first one begins the first interval.
     if (read.acks == last_.acks) return false;
