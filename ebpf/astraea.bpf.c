@@ -22,13 +22,18 @@ struct {
 
 /* What a flow keeps in the 104 bytes that a control has in its socket. */
 struct flow {
-  ln_u32 slot; /* ASTRAEA_NO_SLOT: none, for life */
+  ln_u32 slot; /* its number and one; ASTRAEA_NO_SLOT: none, for life; 0: ln_init has not been called yet */
   ln_u32 mode;
   ln_u32 min_rtt_us;
 };
 
 LN_INLINE struct flow* flow_of(struct sock* sk) {
   return (struct flow*)((struct inet_connection_sock*)sk)->icsk_ca_priv;
+}
+
+LN_INLINE struct astraea_slot* slot_of(const struct flow* flow) {
+  ln_u32 index = flow->slot - 1;
+  return bpf_map_lookup_elem(&ln_slots, &index); /* null for what is no slot's number */
 }
 
 LN_INLINE ln_u32 header_bytes(const struct tcp_sock* tp) {
@@ -91,7 +96,7 @@ void BPF_PROG(ln_init, struct sock* sk) {
     s->command = s->pacing_cmd = 0;
     s->flags = s->timeout_ms = s->agent_epoch = 0;
     __sync_lock_test_and_set(&s->state, ASTRAEA_LIVE);
-    flow->slot = index;
+    flow->slot = index + 1;
     break;
   }
   sk->sk_pacing_status = SK_PACING_NEEDED;
@@ -142,11 +147,12 @@ LN_INLINE void publish(struct astraea_slot* s, struct tcp_sock* tp, struct flow*
 LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs) {
   struct tcp_sock* tp = (struct tcp_sock*)sk;
   struct flow* flow = flow_of(sk);
+  /* The acknowledgement of the SYN comes before ln_init. */
+  if (!flow->slot) return;
   ln_u64 now_us = tp->tcp_mstamp, command = 0, pacing = 0; /* the kernel has just read the clock */
   ln_u32 timeout = 0, flags = 0;
   ln_u32 state = BPF_CORE_READ_BITFIELD((struct inet_connection_sock*)sk, icsk_ca_state);
-  ln_u32 index = flow->slot;
-  struct astraea_slot* s = bpf_map_lookup_elem(&ln_slots, &index);
+  struct astraea_slot* s = slot_of(flow);
   if (s) {
     command = *(volatile ln_u64*)&s->command;
     pacing = s->pacing_cmd;
@@ -211,8 +217,7 @@ ln_u32 BPF_PROG(ln_undo_cwnd, struct sock* sk) { return ((struct tcp_sock*)sk)->
 
 SEC("struct_ops/ln_release")
 void BPF_PROG(ln_release, struct sock* sk) {
-  ln_u32 index = flow_of(sk)->slot;
-  struct astraea_slot* s = bpf_map_lookup_elem(&ln_slots, &index);
+  struct astraea_slot* s = slot_of(flow_of(sk));
   if (s) __sync_lock_test_and_set(&s->state, ASTRAEA_RELEASED);
 }
 

@@ -32,9 +32,16 @@ def receive(port: int) -> None:
                     connection, _ = listener.accept()
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 16)
                     ready.register(connection, selectors.EVENT_READ)
-                elif key.fileobj.recv_into(_SCRAP, 0, socket.MSG_TRUNC) == 0:
+                elif ended(key.fileobj):
                     ready.unregister(key.fileobj)
                     key.fileobj.close()
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv_into(_SCRAP, 0, socket.MSG_TRUNC) == 0
+    except ConnectionResetError:
+        return True
 
 
 def send(address: str, port: int, control: str, flows: int, seconds: float) -> None:
@@ -56,6 +63,9 @@ def send(address: str, port: int, control: str, flows: int, seconds: float) -> N
                 except BlockingIOError:
                     continue
     acked = [_ACKED.unpack(c.getsockopt(6, socket.TCP_INFO, _ACKED.size))[0] for c in connections]
+    for connection in connections:  # they end at once, without what still waits to be sent
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
     print(json.dumps(acked), flush=True)
 
 
