@@ -10,7 +10,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Of the run; set before the object is loaded. */
-const volatile ln_u32 ln_slot_mask SEC(".rodata.config") = ASTRAEA_SLOTS - 1;
+const volatile struct ln_control_config ln_config SEC(".rodata.config") = {ASTRAEA_SLOTS - 1, 0};
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -80,7 +80,7 @@ void BPF_PROG(ln_init, struct sock* sk) {
   flow->min_rtt_us = 0;
   ln_u32 first = (ln_u32)ln_mix64(sk->__sk_common.skc_num);
   for (ln_u32 i = 0; i < ASTRAEA_PROBES; ++i) {
-    ln_u32 index = (first + i) & ln_slot_mask;
+    ln_u32 index = (first + i) & ln_config.slot_mask;
     struct astraea_slot* s = bpf_map_lookup_elem(&ln_slots, &index);
     if (!s || !take(s, now)) continue;
     s->gen += 1;
@@ -94,7 +94,8 @@ void BPF_PROG(ln_init, struct sock* sk) {
     s->mode = s->epoch = s->fallbacks = s->epoch_least_rtt_us = s->epoch_most_out = 0;
     s->ca_state = s->wseq = 0;
     s->command = s->pacing_cmd = 0;
-    s->flags = s->timeout_ms = s->agent_epoch = 0;
+    s->flags = ln_config.flags;
+    s->timeout_ms = s->agent_epoch = 0;
     __sync_lock_test_and_set(&s->state, ASTRAEA_LIVE);
     flow->slot = index + 1;
     break;

@@ -99,6 +99,7 @@ file(CONFIGURE OUTPUT ${LOOMNET_SKELETON_DIR}/control_objects.hpp CONTENT
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include \"ebpf/control_abi.h\"
 @loomnet_control_includes@
 namespace loomnet {
 inline std::span<const std::uint8_t> control_object(std::string_view name) {

@@ -3,6 +3,7 @@
 #ifndef LOOMNET_EBPF_KERNEL_TCP_H
 #define LOOMNET_EBPF_KERNEL_TCP_H
 
+#include "control_abi.h"
 #include "platform.h"
 /* clang-format off */
 #include <bpf/bpf_core_read.h>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "control_objects.hpp"
+#include "ebpf/control_abi.h"
 #include "live/system.hpp"
 #include "live/xdp_link.hpp"
 
@@ -73,7 +74,8 @@ int cong_control_arguments() {
   throw LiveError(tried, ENOENT, "it has no function cong_control");
 }
 
-bpf_object* load_control(const std::string& control, const std::string& name, std::uint32_t slots) {
+bpf_object* load_control(const std::string& control, const std::string& name, std::uint32_t slots,
+                         std::uint32_t flags) {
   check_name(name);
   if (slots == 0 || (slots & (slots - 1)) != 0) {
     throw std::invalid_argument("slots: " + std::to_string(slots) + " is no power of two");
@@ -92,8 +94,8 @@ bpf_object* load_control(const std::string& control, const std::string& name, st
   if (!object) throw LiveError("open the congestion control " + control, errno, log.last());
   bpf_map__set_max_entries(map_of(object.get(), "ln_slots"), slots);
   bpf_map__set_map_flags(map_of(object.get(), "ln_control"), kWithLink);
-  const std::uint32_t mask = slots - 1;
-  if (const int error = bpf_map__set_initial_value(map_of(object.get(), ".rodata.config"), &mask, sizeof mask)) {
+  const ln_control_config config{slots - 1, flags};
+  if (const int error = bpf_map__set_initial_value(map_of(object.get(), ".rodata.config"), &config, sizeof config)) {
     throw LiveError("set the slots of the congestion control " + control, -error);
   }
   if (const int error = bpf_object__load(object.get())) {

@@ -36,7 +36,7 @@ void KernelControl::Close::operator()(bpf_object* object) const { bpf_object__cl
 
 KernelControl::KernelControl(const std::string& control, const std::string& name, std::unique_ptr<KernelAgent> agent,
                              std::uint32_t slots)
-    : name_(name), agent_(std::move(agent)), object_(load_control(control, name, slots)) {
+    : name_(name), agent_(std::move(agent)), object_(load_control(control, name, slots, agent_->first_flags())) {
   bpf_map* map = bpf_object__find_map_by_name(object_.get(), "ln_slots");
   if (bpf_map__value_size(map) != agent_->slot_bytes()) {
     throw std::logic_error("the slots of " + control + " differ between the kernel's program and its agent");

@@ -34,6 +34,8 @@ class KernelAgent {
 
   virtual std::chrono::nanoseconds wake_every() const = 0;
   virtual std::size_t slot_bytes() const = 0;
+  // A new flow's flags in its slot, which hold before the agent has seen the flow.
+  virtual std::uint32_t first_flags() const = 0;
   // Looks at all slots and writes what it commands. `now_ns`: CLOCK_MONOTONIC. What stands in the slots is
   // not trusted.
   virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;

@@ -26,6 +26,7 @@ class SlotAgent final : public KernelAgent {
   explicit SlotAgent(Plan plan);
   std::chrono::nanoseconds wake_every() const override { return std::chrono::microseconds(plan_.options.wake_us); }
   std::size_t slot_bytes() const override { return sizeof(astraea_slot); }
+  std::uint32_t first_flags() const override { return flags_; }
   void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) override;
   std::vector<std::pair<std::string_view, std::uint64_t>> counts() const override;
   std::vector<KernelDecision> take_decisions() override { return std::exchange(log_, {}); }
