@@ -283,7 +283,7 @@ def _python() -> list[Check]:
     )
     result.append(_distribution("torch", "training jobs", torch))
     result += [_distribution(name, why, install_line(extra)) for name, extra, why in _EXTRAS]
-    result.append(_compiled())
+    result += [_compiled(), *_steering()]
     return result
 
 
@@ -304,6 +304,37 @@ def _compiled() -> Check:
     if hasattr(core, "LiveRun"):
         return Check("python", name, True, "built in")
     return Check("python", name, False, "built without the live part", fix)
+
+
+STEERED = "astraea"  # a control of ours for the kernel's TCP
+
+
+def why_not_steered() -> str | None:
+    """Why the kernel's TCP cannot have a congestion control of ours, in one line, else None."""
+    for check in _steering():
+        if not check.found:
+            return f"{check.name}: {check.detail}; {check.fix}"
+    return None
+
+
+def _steering() -> list[Check]:
+    """Its program is loaded, and taken out again, for no kernel's version says whether it will."""
+    name = f'tcp={{"cc": "{STEERED}"}} in the kernel'
+    try:
+        core = importlib.import_module("loomnet._core")
+    except ImportError:
+        return []
+    if not hasattr(core, "KernelControl"):
+        return []  # _compiled() has said that the live part is missing
+    if not _effective_capabilities() >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1:
+        detail = "struct_ops congestion control; cannot be tried without root"
+        return [Check("kernel", name, None, detail, _sudo("doctor"), False)]
+    if reason := core.try_kernel_control(STEERED):
+        detail = f"struct_ops congestion control; {' '.join(reason.split())}"
+        fix = "needs Linux 6.4 with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF"
+        return [Check("kernel", name, False, detail, fix, False)]
+    detail = f"works; cong_control has {core.cong_control_arguments()} arguments"
+    return [Check("kernel", name, True, detail, "", False)]
 
 
 def lines(found: Iterable[Check]) -> Iterator[str]:
