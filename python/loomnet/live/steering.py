@@ -12,7 +12,7 @@ import loomnet._core as _core
 from loomnet.base.errors import UnavailableError, UsageError
 from loomnet.measures.observed import Observed
 from loomnet.processes.journal import RunLock
-from loomnet.systems.transport import Notes, control_facts
+from loomnet.systems.transport import Notes, control_facts, control_notes
 
 # Wake-ups are 5 ms apart: where one in a hundred comes a whole one late, flows were decided for by
 # measurements of another time than those that a policy is trained on.
@@ -53,10 +53,10 @@ class Steering:
     """
 
     def __init__(self, lock: RunLock, control: str, options: Mapping[str, Any]) -> None:
-        self.control = control
+        self.control, self._options = control, dict(options)
         self.name = lock.name(f"_{control}"[: 15 - len(lock.prefix)])
         try:
-            self._core = _core.KernelControl(control, self.name, dict(options))
+            self._core = _core.KernelControl(control, self.name, self._options)
         except RuntimeError as error:
             raise UnavailableError(
                 f'tcp.cc: this kernel cannot have "{control}": {" ".join(str(error).split())}; '
@@ -92,6 +92,7 @@ class Steering:
         share = pace["worked_ns"] / max(pace["lasted_ns"], 1)
         named = "; ".join(f"{name} {count}" for name, count in counts.items() if count)
         return {
+            **control_notes(self.control, self._options),
             f"{self.control} in the kernel": f"{named}; wake-ups {pace['wakes']}, p99 "
             f"{pace['p99_ps'] / 1e6:.0f} us late, {pace['missed']} missed; "
             f"{100 * share:.1f} % of a core, {self._core.scheduling}"
