@@ -183,10 +183,9 @@ LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs)
     }
   }
   /* The kernel paces payload. */
-  ln_u64 rate = pacing && flow->mode == ASTRAEA_AGENT
-                    ? astraea_without_headers(pacing, tp->mss_cache, header_bytes(tp))
-                    : astraea_pacing(tp->snd_cwnd, tp->packets_out, tp->mss_cache, tp->srtt_us,
-                                     flow->mode != ASTRAEA_AGENT);
+  ln_u64 rate = pacing && flow->mode == ASTRAEA_AGENT ? astraea_without_headers(pacing, tp->mss_cache, header_bytes(tp))
+                                                      : astraea_pacing(tp->snd_cwnd, tp->packets_out, tp->mss_cache,
+                                                                       tp->srtt_us, flow->mode != ASTRAEA_AGENT);
   if (rate) {
     ln_u64 most = sk->sk_max_pacing_rate;
     sk->sk_pacing_rate = rate < most ? rate : most;

@@ -11,9 +11,7 @@ LN_INLINE ln_u32 astraea_command_window(ln_u64 command) { return (ln_u32)command
 
 /* Milliseconds since the command was stamped. A stamp holds the low 32 bits of the clock, and the agent's
  * may be a millisecond ahead of the program's: the difference is signed, or it would be 49 days. */
-LN_INLINE ln_s32 astraea_age_ms(ln_u64 command, ln_u32 now_ms) {
-  return (ln_s32)(now_ms - (ln_u32)(command >> 32));
-}
+LN_INLINE ln_s32 astraea_age_ms(ln_u64 command, ln_u32 now_ms) { return (ln_s32)(now_ms - (ln_u32)(command >> 32)); }
 
 /* Whether an agent looks after the flow. A slot that no agent has written to has command 0. */
 LN_INLINE int astraea_attended(ln_u64 command, ln_u32 now_ms, ln_u32 timeout_ms) {

@@ -45,21 +45,20 @@ void bind_kernel_control(py::module_& m) {
       "check_kernel_control", [](const std::string& control, const py::dict& options) { agent_of(control, options); },
       py::arg("control"), py::arg("options"),
       "Raises ValueError, one line, for a control that the kernel's TCP cannot have, or an option that it refuses.");
-  m.def(
-      "try_kernel_control", &why_no_kernel_control, py::call_guard<Release>(), py::arg("control"),
-      "Loads a control's program into the kernel and takes it out again. Returns why this kernel cannot have it, in "
-      "one line; nothing where it can. Needs root.");
+  m.def("try_kernel_control", &why_no_kernel_control, py::call_guard<Release>(), py::arg("control"),
+        "Loads a control's program into the kernel and takes it out again. Returns why this kernel cannot have it, in "
+        "one line; nothing where it can. Needs root.");
   m.def("cong_control_arguments", &cong_control_arguments, py::call_guard<Release>(),
         "How many arguments this kernel's cong_control has: 2, or 4 from Linux 6.10 on. RuntimeError without BTF.");
   py::class_<KernelControl>(
       m, "KernelControl",
       "A congestion control of ours in the kernel's TCP, for sockets of every network namespace, until close().")
-      .def(py::init([](const std::string& control, const std::string& name, const py::dict& options,
-                       std::uint32_t slots) {
-             std::unique_ptr<KernelAgent> agent = agent_of(control, options);
-             Release release;
-             return std::make_unique<KernelControl>(control, name, std::move(agent), slots);
-           }),
+      .def(py::init(
+               [](const std::string& control, const std::string& name, const py::dict& options, std::uint32_t slots) {
+                 std::unique_ptr<KernelAgent> agent = agent_of(control, options);
+                 Release release;
+                 return std::make_unique<KernelControl>(control, name, std::move(agent), slots);
+               }),
            py::arg("control"), py::arg("name"), py::arg("options") = py::dict(), py::kw_only(), py::arg("slots") = 1024,
            "Registers `control` as `name`, 1 to 15 letters, digits, dots and underscores. `slots`: flows that it can "
            "decide for, a power of two; further ones are left to the kernel. Raises ValueError, RuntimeError.")

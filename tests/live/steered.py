@@ -19,18 +19,22 @@ PORT = 7100
 FREE, LIVE, RELEASED = 0, 1, 2  # states of a slot
 START, AGENT, FALLBACK = 0, 1, 2  # modes of a flow
 TIMEOUT_S = 0.15
-# The part of ebpf/astraea_abi.h that tests read or write.
-SLOT = np.dtype(
-    {
-        "names": ["state", "gen", "local_port", "remote_port", "netns", "wseq", "ca_state"]
-        + ["last_ack_ns", "acks", "cwnd", "mss", "packets_out", "bytes_acked", "mode", "fallbacks"]
-        + ["command", "pacing_cmd", "lost"],
-        "formats": ["u4", "u4", "u2", "u2", "u4", "u4", "u4", "u8", "u4", "u4", "u4", "u4", "u8"]
-        + ["u4", "u4", "u8", "u8", "u4"],
-        "offsets": [0, 4, 10, 12, 16, 64, 68, 72, 116, 120, 140, 128, 152, 160, 168, 192, 200, 108],
-        "itemsize": 256,
-    }
+# The part of ebpf/astraea_abi.h that tests read or write: field, type, offset.
+_FIELDS = (
+    ("state", "u4", 0),
+    ("gen", "u4", 4),
+    ("last_ack_ns", "u8", 72),
+    ("acks", "u4", 116),
+    ("cwnd", "u4", 120),
+    ("mss", "u4", 140),
+    ("bytes_acked", "u8", 152),
+    ("mode", "u4", 160),
+    ("fallbacks", "u4", 168),
+    ("command", "u8", 192),
+    ("pacing_cmd", "u8", 200),
 )
+_NAMES, _TYPES, _OFFSETS = zip(*_FIELDS, strict=True)
+SLOT = np.dtype({"names": _NAMES, "formats": _TYPES, "offsets": _OFFSETS, "itemsize": 256})
 BOTTLENECK = "p0.leaf0->p0.leaf1"
 
 

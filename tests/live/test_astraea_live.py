@@ -1,6 +1,6 @@
-"""Astraea in the kernel's TCP: flows of hosts are driven by the agent through eBPF, fall back to the
-kernel's own rules while no agent decides, are paced, and do without a slot. The bars K1 to K8 of the
-scenarios' tables are here, since they look into slots and stop the agent."""
+"""Astraea in the kernel's TCP: an agent drives the flows of hosts through eBPF, the kernel's own
+rules do while no agent decides, packets are paced, and flows do without a slot. The bars K1 to K4
+and K6 to K8 are here and not in a scenario: tests look into slots and stop the agent."""
 
 import contextlib
 import os
@@ -278,8 +278,10 @@ def test_a_run_drives_its_hosts_tcp(tmp_path, uses_machine):
     assert 'the rule policy="teacher"' in notes["congestion control"]
     # The same rule over the same link. How two flows share it depends on what each saw first.
     (rate, rtt), (model_rate, model_rtt) = together(live), together(virtual)
-    print(f"live {rate / 1e6:.1f} Mb/s, {1e3 * rtt:.1f} ms; virtual {model_rate / 1e6:.1f}, "
-          f"{1e3 * model_rtt:.1f}")
+    print(
+        f"live {rate / 1e6:.1f} Mb/s, {1e3 * rtt:.1f} ms; virtual {model_rate / 1e6:.1f}, "
+        f"{1e3 * model_rtt:.1f}"
+    )
     assert abs(rate - model_rate) <= 0.03 * 100e6
     assert rtt == pytest.approx(model_rtt, rel=0.1)
     end = max(flow.end_ps for flow in live.flow_records)
@@ -336,7 +338,7 @@ def test_what_it_cannot_be_told_is_refused_before_anything_starts(tmp_path, uses
             lab.run(bottleneck(), job, tcp={"cc": "astraea", **options})
         assert "\n" not in str(raised.value)
     for name, slots in (("lnt_of_16_letters", 4), ("lnt/x", 4), ("lnt_x", 3)):
-        with pytest.raises(ValueError, match="15 letters|no power of two"):
+        with pytest.raises(ValueError, match=r"15 letters|no power of two"):
             _core.KernelControl("astraea", name, slots=slots)
     with pytest.raises(ValueError, match='no congestion control "cubic" for the kernel'):
         _core.KernelControl("cubic", "lnt_x")

@@ -1,5 +1,5 @@
-"""A congestion control of ours in the kernel's TCP, for one run: its program registered under a name
-of the run's, and the thread of the engine's that decides for the flows."""
+"""A congestion control of ours in the kernel's TCP, for one run: its program, registered under a
+name of the run's, and the engine's thread that decides for the flows."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Steering:
             **control_notes(self.control, self._options),
             f"{self.control} in the kernel": f"{named}; wake-ups {pace['wakes']}, p99 "
             f"{pace['p99_ps'] / 1e6:.0f} us late, {pace['missed']} missed; "
-            f"{100 * share:.1f} % of a core, {self._core.scheduling}"
+            f"{100 * share:.1f} % of a core, {self._core.scheduling}",
         }
 
     def fill(self, observed: Observed, hosts: Mapping[int, str], zero_ns: int) -> None:

@@ -19,7 +19,8 @@ constexpr std::size_t kMostDecisions = 1'000'000;  // kept for series: 64 flows 
 // What is counted, and its name.
 enum Count : std::size_t { flows, decisions, commands, fallbacks, torn, implausible, dropped, most_flows, kCounts };
 constexpr std::array<std::string_view, kCounts> kNames = {
-    "flows", "decisions", "commands", "fallbacks", "torn_reads", "implausible_reads", "decisions_dropped", "most_flows"};
+    "flows",      "decisions",         "commands",          "fallbacks",
+    "torn_reads", "implausible_reads", "decisions_dropped", "most_flows"};
 
 class SlotAgent final : public KernelAgent {
  public:

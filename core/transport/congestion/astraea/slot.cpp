@@ -69,8 +69,8 @@ void write_settings(astraea_slot& slot, std::uint32_t flags, std::uint32_t timeo
 
 void free_slot(astraea_slot& slot) {
   std::uint32_t released = ASTRAEA_RELEASED;
-  __atomic_compare_exchange_n(&slot.state, &released, static_cast<std::uint32_t>(ASTRAEA_FREE), false,
-                              __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(&slot.state, &released, static_cast<std::uint32_t>(ASTRAEA_FREE), false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_RELAXED);
 }
 
 }  // namespace loomnet::astraea
