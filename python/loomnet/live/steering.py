@@ -17,18 +17,18 @@ from loomnet.systems.transport import Notes, control_facts, control_notes
 # Wake-ups are 5 ms apart: where one in a hundred comes a whole one late, flows were decided for by
 # measurements of another time than those that a policy is trained on.
 LATEST_PS = 5 * 10**9
-# Of the decisions' columns, those that a series shows, and its name.
+# Series, each with the column of the decisions that it shows, and the factor to its unit.
 _SERIES = {
-    "window": "window_packets",
-    "commanded": "command_packets",
-    "mode": "kernel_mode",
-    "fallbacks": "fallbacks",
-    "throughput_Bps": "throughput_Bps",
-    "rtt_us": "rtt_us",
-    "least_rtt_us": "min_rtt_us",
-    "loss_Bps": "loss_Bps",
-    "queue_packets": "queue_packets",
-    "action": "action",
+    "window_packets": ("window", 1),
+    "command_packets": ("commanded", 1),
+    "kernel_mode": ("mode", 1),
+    "fallbacks": ("fallbacks", 1),
+    "throughput_bps": ("throughput_Bps", 8),
+    "rtt_us": ("rtt_us", 1),
+    "min_rtt_us": ("least_rtt_us", 1),
+    "loss_bps": ("loss_Bps", 8),
+    "queue_packets": ("queue_packets", 1),
+    "action": ("action", 1),
 }
 
 
@@ -102,7 +102,7 @@ class Steering:
         """Gives the series that a run asked for what was decided. `hosts`: names by the inode of
         the network namespace; `zero_ns`: CLOCK_MONOTONIC at time 0 of the series."""
         rows = self._core.take_decisions()
-        names = observed.choose(_SERIES.values(), complete=False)
+        names = observed.choose(_SERIES, complete=False)
         flows = np.unique(rows[["netns", "local_port", "remote_port"]])
         for flow in flows:
             mine = rows[rows[["netns", "local_port", "remote_port"]] == flow]
@@ -110,6 +110,7 @@ class Steering:
             host = hosts.get(int(flow["netns"]), f"namespace {flow['netns']}")
             where = f"{host} port {flow['local_port']}->{flow['remote_port']}"
             at_ps = (mine["at_ns"].astype(np.int64) - zero_ns) * 1000
-            for column, name in _SERIES.items():
-                if name in names:
-                    observed.take(at_ps, observed.key(where, name), mine[column].astype(float))
+            for name in names:
+                column, factor = _SERIES[name]
+                values = factor * mine[column].astype(float)
+                observed.take(at_ps, observed.key(where, name), values)
