@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-
 import loomnet._core as _core
 from loomnet.base.errors import UnavailableError
 from loomnet.live import doctor, steering
