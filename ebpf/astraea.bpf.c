@@ -12,6 +12,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Of the run; set before the object is loaded. */
 const volatile struct ln_control_config ln_config SEC(".rodata.config") = {ASTRAEA_SLOTS - 1, 0};
 
+struct ln_control_counts ln_counts SEC(".data.counts") = {0};
+
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(map_flags, BPF_F_MMAPABLE);
@@ -100,6 +102,7 @@ void BPF_PROG(ln_init, struct sock* sk) {
     flow->slot = index + 1;
     break;
   }
+  if (flow->slot == ASTRAEA_NO_SLOT) __sync_fetch_and_add(&ln_counts.slotless, 1);
   sk->sk_pacing_status = SK_PACING_NEEDED;
 }
 

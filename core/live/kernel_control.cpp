@@ -10,6 +10,7 @@
 
 #include <stdexcept>
 
+#include "ebpf/control_abi.h"
 #include "live/control_program.hpp"
 #include "live/priority.hpp"
 
@@ -108,7 +109,16 @@ std::vector<std::pair<std::string, std::uint64_t>> KernelControl::counts() const
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::string, std::uint64_t>> out;
   for (const auto& [name, value] : agent_->counts()) out.emplace_back(name, value);
+  out.emplace_back("flows_without_slot", slotless());
   return out;
+}
+
+std::uint64_t KernelControl::slotless() const {
+  const std::uint32_t only = 0;
+  ln_control_counts counts{};
+  const int map = bpf_object__find_map_fd_by_name(object_.get(), ".data.counts");
+  if (bpf_map_lookup_elem(map, &only, &counts)) throw LiveError("read the counts of " + name_, errno);
+  return counts.slotless;
 }
 
 std::vector<KernelDecision> KernelControl::take_decisions() {

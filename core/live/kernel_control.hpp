@@ -52,6 +52,8 @@ class KernelControl {
   // Runs of the program at acknowledgements and the nanoseconds in them, while measure() holds.
   void measure();
   std::pair<std::uint64_t, std::uint64_t> program_runs() const;
+  // Flows that found no free slot: the kernel's own for life.
+  std::uint64_t slotless() const;
 
  private:
   struct Close {

@@ -28,7 +28,7 @@ class Fake:
     """The engine's KernelControl, without a kernel."""
 
     decisions = np.zeros(0, COLUMNS)
-    late_ps = 0
+    late_ps = slotless = 0
 
     def __init__(self, control, name, options):
         assert control == "astraea" and len(name) <= 15
@@ -46,7 +46,7 @@ class Fake:
         }
 
     def counts(self):
-        return {"flows": 2, "decisions": 40, "fallbacks": 0}
+        return {"flows": 2, "decisions": 40, "flows_without_slot": self.slotless}
 
     def take_decisions(self):
         return self.decisions
@@ -96,6 +96,8 @@ def test_a_run_whose_agent_woke_late_is_no_result(fake, lock, monkeypatch):
         assert note.startswith("flows 2; decisions 40; wake-ups 1")
         monkeypatch.setattr(Fake, "late_ps", steering.LATEST_PS + 1)
         assert "woke 5 ms late" in str(steered.fell_behind)
+        monkeypatch.setattr(Fake, "slotless", 3)
+        assert "3 flows of astraea found no slot" in str(steered.fell_behind)
 
 
 def test_decisions_become_series(fake, lock, monkeypatch):

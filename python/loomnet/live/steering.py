@@ -10,6 +10,7 @@ import numpy as np
 
 import loomnet._core as _core
 from loomnet.base.errors import UnavailableError, UsageError
+from loomnet.base.names import how_many
 from loomnet.measures.observed import Observed
 from loomnet.processes.journal import RunLock
 from loomnet.systems.transport import Notes, control_facts, control_notes
@@ -77,7 +78,12 @@ class Steering:
 
     @property
     def fell_behind(self) -> str | None:
-        """Why the flows were not decided for in time, after stop(); None: they were."""
+        """Why flows were not decided for, or not in time, after stop(); None: all were."""
+        if left := self._core.counts()["flows_without_slot"]:
+            return (
+                f"{how_many(left, 'flow')} of {self.control} found no slot and kept to the "
+                "kernel's own rules; open fewer connections at a time"
+            )
         pace = self._core.pace()
         if pace["p99_ps"] <= LATEST_PS:
             return None
