@@ -83,6 +83,7 @@ void bind_kernel_control(py::module_& m) {
             return out;
           },
           "flows, decisions, commands, fallbacks, … since it was made.")
+      .def("record", &KernelControl::record, py::call_guard<Release>(), "Keeps decisions from now on.")
       .def(
           "take_decisions",
           [](KernelControl& c) -> py::array {

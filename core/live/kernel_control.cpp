@@ -121,6 +121,11 @@ std::uint64_t KernelControl::slotless() const {
   return counts.slotless;
 }
 
+void KernelControl::record() {
+  const std::lock_guard lock(mutex_);
+  agent_->record();
+}
+
 std::vector<KernelDecision> KernelControl::take_decisions() {
   const std::lock_guard lock(mutex_);
   return agent_->take_decisions();

@@ -47,6 +47,7 @@ class KernelControl {
   };
   Pace pace() const;
   std::vector<std::pair<std::string, std::uint64_t>> counts() const;
+  void record();  // from now on decisions are kept
   std::vector<KernelDecision> take_decisions();
 
   // Runs of the program at acknowledgements and the nanoseconds in them, while measure() holds.

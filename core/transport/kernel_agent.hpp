@@ -41,7 +41,9 @@ class KernelAgent {
   virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;
   // What has been counted since the agent was made, by name.
   virtual std::vector<std::pair<std::string_view, std::uint64_t>> counts() const = 0;
-  // The decisions since the last call.
+  // Keeps decisions from now on, 88 bytes each, up to some bound.
+  virtual void record() = 0;
+  // Those since the last call.
   virtual std::vector<KernelDecision> take_decisions() = 0;
 };
 

@@ -23,6 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::uint8_t mended = data[0];
   const auto agent = astraea_kind().in_kernel({});
+  agent->record();
   std::vector<std::uint8_t> memory(kBytes);
   std::uint64_t now_ns = 1;
   for (std::size_t at = 1; at < size; at += kBytes / 2) {

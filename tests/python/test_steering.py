@@ -37,6 +37,9 @@ class Fake:
     def start(self):
         pass
 
+    def record(self):
+        self.records = True
+
     def stop(self):
         pass
 
@@ -107,7 +110,8 @@ def test_decisions_become_series(fake, lock, monkeypatch):
     rows["action"], rows["throughput_Bps"] = [0.5, -1, 1], [1, 2, 3]
     monkeypatch.setattr(Fake, "decisions", rows)
     observed = Observed(10**9, ("action", "throughput_*"))
-    with Steering(lock, "astraea", {}) as steered:
+    with Steering(lock, "astraea", {}, record=True) as steered:
+        assert steered._core.records
         steered.fill(observed, {7: "h0"}, zero_ns=1_000)
     series = observed.series()
     found = {f"{where} {name}": tuple(map(list, row)) for (where, name), row in series.items()}

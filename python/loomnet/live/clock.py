@@ -78,7 +78,12 @@ class LiveClock:
         self.steering: Steering | None = None
         if self.tcp is not None and self.tcp.steered is not None:
             self.steering = stack.enter_context(
-                Steering(self.lock, self.tcp.steered, self.tcp.options)
+                Steering(
+                    self.lock,
+                    self.tcp.steered,
+                    self.tcp.options,
+                    record="observe" in request.options,
+                )
             )
             self.tcp = replace(self.tcp, cc=self.steering.name)
         self.engine = Engine(

@@ -47,13 +47,16 @@ def check_steering(control: str, options: Mapping[str, Any]) -> None:
 
 
 class Steering:
-    """A context manager: sockets may ask for `name` while it lasts.
+    """A context manager: sockets may ask for `name` while it lasts. `record`: decisions are kept,
+    for fill().
 
     Raises:
         UnavailableError: this kernel cannot have it, one line with the reason.
     """
 
-    def __init__(self, lock: RunLock, control: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, lock: RunLock, control: str, options: Mapping[str, Any], *, record: bool = False
+    ) -> None:
         self.control, self._options = control, dict(options)
         self.name = lock.name(f"_{control}"[: 15 - len(lock.prefix)])
         try:
@@ -63,6 +66,8 @@ class Steering:
                 f'tcp.cc: this kernel cannot have "{control}": {" ".join(str(error).split())}; '
                 "see loomnet doctor, or run on the virtual clock"
             ) from None
+        if record:
+            self._core.record()
 
     def __enter__(self) -> Steering:
         self._core.start()

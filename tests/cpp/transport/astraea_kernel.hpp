@@ -16,7 +16,9 @@ namespace loomnet::astraea::by_hand {
 class Kernel {
  public:
   explicit Kernel(const OptionValues& options, std::size_t slots = 4)
-      : memory(slots * sizeof(astraea_slot)), agent(astraea_kind().in_kernel(options)) {}
+      : memory(slots * sizeof(astraea_slot)), agent(astraea_kind().in_kernel(options)) {
+    agent->record();
+  }
 
   astraea_slot& slot(std::size_t i = 0) { return reinterpret_cast<astraea_slot*>(memory.data())[i]; }
   std::uint64_t count(const std::string& name) const {

@@ -30,6 +30,7 @@ class SlotAgent final : public KernelAgent {
   std::uint32_t first_flags() const override { return flags_; }
   void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) override;
   std::vector<std::pair<std::string_view, std::uint64_t>> counts() const override;
+  void record() override { records_ = true; }
   std::vector<KernelDecision> take_decisions() override { return std::exchange(log_, {}); }
 
  private:
@@ -52,6 +53,7 @@ class SlotAgent final : public KernelAgent {
   std::vector<std::size_t> acting_;  // … and those of them that a trained policy acts for
   std::vector<float> inputs_, actions_;
   std::vector<std::int16_t> integers_;
+  bool records_ = false;
   std::vector<KernelDecision> log_;
   std::array<std::uint64_t, kCounts> counts_{};
 };
@@ -140,7 +142,7 @@ void SlotAgent::write(astraea_slot& slot, Row& row, std::uint64_t now_ns) {
     row.stamped_ns = now_ns;
     counts_[commands] += flow.commands();
   }
-  if (!flow.ended()) return;
+  if (!records_ || !flow.ended()) return;
   if (log_.size() >= kMostDecisions) {
     ++counts_[dropped];
     return;
