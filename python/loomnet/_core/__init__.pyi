@@ -2197,6 +2197,11 @@ class KernelControl:
         Of the thread: wakes, missed, lateness p50_ps, p99_ps, max_ps, processor time worked_ns in lasted_ns.
         """
 
+    def record(self) -> None:
+        """
+        Keeps decisions from now on.
+        """
+
     def slots(self) -> numpy.typing.NDArray[numpy.uint8]:
         """
         The memory that kernel and agent share, uint8[slots * 256], for tests and for looking.
