@@ -57,8 +57,8 @@ LN_INLINE void identify(struct astraea_slot* s, struct sock* sk) {
       remote[i] = c->skc_v6_daddr.in6_u.u6_addr32[i];
     }
   } else {
-    local[0] = local[1] = remote[0] = remote[1] = 0;
-    local[2] = remote[2] = LN_SWAP16(0xffff) == 0xffff ? 0xffff0000u : 0;
+    local[0] = local[1] = local[2] = remote[0] = remote[1] = remote[2] = 0;
+    s->local[10] = s->local[11] = s->remote[10] = s->remote[11] = 0xff;
     local[3] = c->skc_rcv_saddr;
     remote[3] = c->skc_daddr;
   }

@@ -23,6 +23,12 @@ TIMEOUT_S = 0.15
 _FIELDS = (
     ("state", "u4", 0),
     ("gen", "u4", 4),
+    ("family", "u2", 8),
+    ("local_port", "u2", 10),
+    ("remote_port", "u2", 12),
+    ("netns", "u4", 16),
+    ("local", "V16", 32),
+    ("remote", "V16", 48),
     ("last_ack_ns", "u8", 72),
     ("acks", "u4", 116),
     ("cwnd", "u4", 120),

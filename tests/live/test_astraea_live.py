@@ -5,6 +5,7 @@ and K6 to K8 are here and not in a scenario: tests look into slots and stop the 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -237,6 +238,30 @@ def a_policy():
     sizes = [(64, 55), (32, 64), (1, 32)]
     layers = [(draw.normal(0, 0.05, size), np.zeros(size[0])) for size in sizes]
     return _core.astraea_policy(_core.astraea.Policy(layers).to_bytes())
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
+def test_a_slot_says_whose_it_is(uses_machine, host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        Steered(slots=4) as s,
+        socket.create_server((host, 0), family=family) as listener,
+        socket.socket(family) as sender,
+    ):
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, s.name.encode())
+        sender.connect(listener.getsockname())
+        sender.sendall(b"some bytes")
+        (slot,) = s.wait_live(1)
+        s.wait(lambda: s.slots["bytes_acked"][slot] == 11)  # the SYN counts
+        seen = s.slots[slot]
+        assert seen["family"] == family
+        assert seen["local_port"] == sender.getsockname()[1]
+        assert seen["remote_port"] == listener.getsockname()[1]
+        mapped = host if family == socket.AF_INET6 else f"::ffff:{host}"
+        wanted = socket.inet_pton(socket.AF_INET6, mapped)
+        assert seen["local"].tobytes() == seen["remote"].tobytes() == wanted
+        assert seen["netns"] == os.stat("/proc/self/ns/net").st_ino
+        del seen
 
 
 # --- as a user runs it ----------------------------------------------------------------------------
