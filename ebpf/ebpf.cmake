@@ -29,14 +29,25 @@ set(loomnet_skeleton_headers "")
 # switch_objects.hpp: the objects of all switch programs, by name: of those that have a folder in core/switch/.
 set(loomnet_object_includes "")
 set(loomnet_object_rows "")
+# control_objects.hpp: those of congestion controls for the kernel's TCP, which are struct_ops programs.
+set(loomnet_control_includes "")
+set(loomnet_control_rows "")
 foreach(source ${loomnet_bpf_sources})
   get_filename_component(name ${source} NAME)
   string(REPLACE ".bpf.c" "" name ${name})
   set(object ${LOOMNET_SKELETON_DIR}/${name}.bpf.o)
   set(header ${LOOMNET_SKELETON_DIR}/${name}.skel.h)
+  # A congestion control shares memory with an agent: exchanges of 32 bits, which no older set has.
+  set(instructions "")
+  set(control OFF)
+  string(REGEX REPLACE "_rs$" "" base ${name})
+  if(EXISTS ${CMAKE_SOURCE_DIR}/core/transport/congestion/${base}/kernel_agent.hpp)
+    set(control ON)
+    set(instructions -mcpu=v3)
+  endif()
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${LOOMNET_CLANG} -O2 -g -target bpf -std=gnu11 -Wall -Wextra -Wno-unused-function
+    COMMAND ${LOOMNET_CLANG} -O2 -g -target bpf ${instructions} -std=gnu11 -Wall -Wextra -Wno-unused-function
             -I${CMAKE_SOURCE_DIR}/ebpf ${LOOMNET_BPF_INCLUDES} -c ${source} -o ${object}
     DEPENDS ${source} ${loomnet_bpf_headers}
     COMMENT "BPF object ${name}.bpf.o"
@@ -50,6 +61,10 @@ foreach(source ${loomnet_bpf_sources})
     COMMENT "BPF skeleton ${name}.skel.h"
     VERBATIM)
   list(APPEND loomnet_skeleton_headers ${header})
+  if(control)
+    string(APPEND loomnet_control_includes "#include \"${name}.skel.h\"\n")
+    string(APPEND loomnet_control_rows "  if (name == \"${name}\") return bytes(${name}_bpf__elf_bytes);\n")
+  endif()
   if(EXISTS ${CMAKE_SOURCE_DIR}/core/switch/${name}/${name}_program.cpp)
     # The skeleton names the type of the program's configuration.
     string(APPEND loomnet_object_includes "#include \"ebpf/${name}_abi.h\"\n"
@@ -74,6 +89,26 @@ inline std::span<const std::uint8_t> switch_object(std::string_view program) {
     return std::span(first, size);
   };
 @loomnet_object_rows@  return {};
+}
+}  // namespace loomnet
+" @ONLY)
+file(CONFIGURE OUTPUT ${LOOMNET_SKELETON_DIR}/control_objects.hpp CONTENT
+"// Written by ebpf.cmake: the object of each congestion control for the kernel's TCP, by name, NAME_rs for kernels
+// whose cong_control has two arguments; empty for an unknown one.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include \"ebpf/control_abi.h\"
+@loomnet_control_includes@
+namespace loomnet {
+inline std::span<const std::uint8_t> control_object(std::string_view name) {
+  const auto bytes = [](const void* (*elf)(std::size_t*)) {
+    std::size_t size = 0;
+    const auto* first = static_cast<const std::uint8_t*>(elf(&size));
+    return std::span(first, size);
+  };
+@loomnet_control_rows@  return {};
 }
 }  // namespace loomnet
 " @ONLY)

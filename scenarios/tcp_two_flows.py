@@ -35,7 +35,9 @@ SPREAD = ("total_rate", "jain", "until_fair", "queue_alone_delay", "queue_delay"
 def tcp_two_flows(
     lab: ln.Lab,
     transport: Literal["tcp", "mrc", "roce"] = "tcp",
-    cc: Literal["reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace"] = "cubic",
+    cc: Literal[
+        "reno", "cubic", "dctcp", "bbr", "bbr3", "vegas", "copa", "vivace", "astraea"
+    ] = "cubic",
     rate: ln.Rate = "40 Mb/s",
     delay: ln.Time = "8 ms",
     buffer: ln.Size = "100 kB",

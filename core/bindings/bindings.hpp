@@ -55,7 +55,8 @@ void bind_rank_region(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
 void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);
-void bind_live(pybind11::module_& m);  // only with the live part
+void bind_live(pybind11::module_& m);            // only with the live part
+void bind_kernel_control(pybind11::module_& m);  // likewise
 
 ProgramOptions program_options(const pybind11::dict& options);
 // {name of the rows: [{"row": number, field: value, …}]}, of rows that are not all zeros.

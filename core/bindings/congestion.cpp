@@ -94,6 +94,7 @@ py::dict controls() {
     row["needs"] = names_of(kind.needs);
     row["options"] = option_rows(kind.options);
     row["virtual_only"] = kind.virtual_only;
+    row["in_kernel"] = kind.in_kernel != nullptr;
     all[py::str(kind.name)] = row;
   }
   return all;
@@ -236,7 +237,7 @@ void bind_congestion(py::module_& m) {
       py::arg("control"), py::arg("options"),
       "What a report says of a control with these options; empty where there is nothing to say.");
   m.def("congestion_controls", &controls,
-        "Every congestion control by name: the signals that it needs, its options, virtual_only.");
+        "Every congestion control by name: the signals that it needs, its options, virtual_only, in_kernel.");
 }
 
 }  // namespace loomnet

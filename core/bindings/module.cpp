@@ -22,6 +22,7 @@ PYBIND11_MODULE(_core, m) {
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE
   bind_live(m);
+  bind_kernel_control(m);
 #endif
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "clock/time.hpp"
+#include "transport/kernel_agent.hpp"
 #include "transport/limits_set.hpp"
 #include "transport/observer.hpp"
 #include "transport/options.hpp"
@@ -245,6 +246,9 @@ struct CongestionKind {
   bool virtual_only = false;  // written in Python: no live run may use it
   // A sentence for a run's report that follows from the options as they were given; empty: none.
   std::function<std::string(const OptionValues&)> note = nullptr;
+  // Makes the agent that drives the kernel's TCP by this control, with options as for `choose`; null: the
+  // control has none. Throws std::invalid_argument.
+  std::function<std::unique_ptr<KernelAgent>(const OptionValues&)> in_kernel = nullptr;
 };
 
 // Adds or replaces; call before the run begins. Throws std::invalid_argument for an empty name.

@@ -122,7 +122,8 @@ def series() -> set[str]:
     found = {"goodput", "iteration_s"}
     for path in _sources("core"):
         found |= set(re.findall(r'\bout\.value\("([a-z_]+)"', path.read_text()))
-    return found
+    steered = re.search(r"_SERIES = \{(.*?)\n\}", _read("python/loomnet/live/steering.py"), re.S)
+    return found | set(re.findall(r'^    "([a-z_]+)":', steered[1], re.M))
 
 
 def columns() -> set[str]:

@@ -182,7 +182,7 @@ def test_a_file_of_a_policy_is_given_by_its_path(tmp_path, monkeypatch):
     for path in ("mine.astp", tmp_path / "mine.astp", str(tmp_path / "mine.astp")):
         assert arrivals(tcp=tcp(policy=path)) == named
     own = ln.Flows("10 MB", count=1, transport="tcp", cc={"cc": "astraea", "policy": "mine.astp"})
-    assert arrivals(own) == named
+    assert arrivals(own, tcp={"mtu": 1500}) == named
     assert own.cc["policy"] == "mine.astp", "what a user made stays as it was made"
     ln.World(dumbbell(1), stairs(1, 1, 2), tcp=tcp(policy="mine.astp")).reset()
 

@@ -31,6 +31,7 @@ __all__: list[str] = [
     "FluidFabric",
     "GraphTraffic",
     "HostRoutes",
+    "KernelControl",
     "LinkConfig",
     "ListedWays",
     "LiveRun",
@@ -58,8 +59,10 @@ __all__: list[str] = [
     "astraea",
     "astraea_forget",
     "astraea_policy",
+    "check_kernel_control",
     "check_switch_program",
     "circuit_map",
+    "cong_control_arguments",
     "congestion_controls",
     "congestion_note",
     "demand_report",
@@ -82,6 +85,7 @@ __all__: list[str] = [
     "testing",
     "transports",
     "trim_dscps",
+    "try_kernel_control",
     "try_switch_program",
     "weighted_seconds",
 ]
@@ -2173,6 +2177,80 @@ class HostRoutes:
         To an address by these ports of the host of that number; none: its own route goes.
         """
 
+class KernelControl:
+    """
+    A congestion control of ours in the kernel's TCP, for sockets of every network namespace, until close().
+    """
+
+    def __init__(self, control: str, name: str, options: dict = {}, *, slots: int = 1024) -> None:
+        """
+        Registers `control` as `name`, 1 to 15 letters, digits, dots and underscores. `slots`: flows that it can decide for, a power of two; further ones are left to the kernel. Raises ValueError, RuntimeError.
+        """
+
+    def counts(self) -> dict[str, int]:
+        """
+        flows, decisions, commands, fallbacks, … since it was made.
+        """
+
+    def measure(self) -> None:
+        """
+        Has the kernel time BPF programs until this object is gone.
+        """
+
+    def pace(self) -> dict[str, int]:
+        """
+        Of the thread: wakes, missed, lateness p50_ps, p99_ps, max_ps, processor time worked_ns in lasted_ns.
+        """
+
+    def record(self) -> None:
+        """
+        Keeps decisions from now on.
+        """
+
+    def slots(self) -> numpy.typing.NDArray[numpy.uint8]:
+        """
+        The memory that kernel and agent share, uint8[slots * 256], for tests and for looking.
+        """
+
+    def start(self) -> None:
+        """
+        Starts the thread that decides.
+        """
+
+    def stop(self) -> None:
+        """
+        Ends it; the control stays registered.
+        """
+
+    def take_decisions(self) -> numpy.ndarray:
+        """
+        Decisions since the last call, a numpy structured array: at_ns (CLOCK_MONOTONIC), netns, ports, window and commanded (packets), mode (0 start-up, 1 agent, 2 fallback), fallbacks, throughput_Bps, rtt_us, …
+        """
+
+    @property
+    def name(self) -> str:
+        """
+        For TCP_CONGESTION.
+        """
+
+    @property
+    def program_runs(self) -> tuple[int, int]:
+        """
+        (runs, nanoseconds) of the program at acknowledgements, while measured.
+        """
+
+    @property
+    def running(self) -> bool:
+        """
+        Whether the thread runs.
+        """
+
+    @property
+    def scheduling(self) -> str:
+        """
+        As the thread got it.
+        """
+
 def aggregate_policies() -> list:
     """
     The rows of ebpf/aggregate_policies.h, by their numbers on the wire.
@@ -2199,6 +2277,11 @@ def astraea_policy(file: bytes) -> str:
     Takes in the bytes of an .astp file and returns the name for tcp={"cc": "astraea", "policy": name} in this process; equal bytes have equal names. Raises ValueError naming the field that is wrong.
     """
 
+def check_kernel_control(control: str, options: dict) -> None:
+    """
+    Raises ValueError, one line, for a control that the kernel's TCP cannot have, or an option that it refuses.
+    """
+
 def check_switch_program(name: str, ports: int, options: dict) -> None:
     """
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
@@ -2209,9 +2292,14 @@ def circuit_map(answer: bytes) -> tuple[int, int, list[tuple[int, int, int, int,
     (generation, usable_ns, [(server i, server j, optical NIC of i, of j, unchanged)]) of the answer to a report.
     """
 
+def cong_control_arguments() -> int:
+    """
+    How many arguments this kernel's cong_control has: 2, or 4 from Linux 6.10 on. RuntimeError without BTF.
+    """
+
 def congestion_controls() -> dict:
     """
-    Every congestion control by name: the signals that it needs, its options, virtual_only.
+    Every congestion control by name: the signals that it needs, its options, virtual_only, in_kernel.
     """
 
 def congestion_note(control: str, options: dict) -> str:
@@ -2391,6 +2479,11 @@ def transports() -> dict:
 def trim_dscps(transport: str) -> tuple[int, int]:
     """
     Code points that switches write into packets of this transport that they trim: in the fabric, and at the last hop. (0, 0): they trim none.
+    """
+
+def try_kernel_control(control: str) -> str:
+    """
+    Loads a control's program into the kernel and takes it out again. Returns why this kernel cannot have it, in one line; nothing where it can. Needs root.
     """
 
 def try_switch_program(name: str) -> str:

@@ -4,8 +4,10 @@ thread of its own."""
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import loomnet._core as _core
@@ -21,6 +23,8 @@ from loomnet.live.machine_budget import budget, contradict
 from loomnet.live.network import LiveNetwork
 from loomnet.live.pace import Pace
 from loomnet.live.plays import LiveTorch, LiveTraffic
+from loomnet.live.steering import Steering
+from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, ProcessorWait
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
@@ -71,6 +75,17 @@ class LiveClock:
         self.request, self.plan, self.interrupts = request, request.plan, interrupts
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
+        self.steering: Steering | None = None
+        if self.tcp is not None and self.tcp.steered is not None:
+            self.steering = stack.enter_context(
+                Steering(
+                    self.lock,
+                    self.tcp.steered,
+                    self.tcp.options,
+                    record="observe" in request.options,
+                )
+            )
+            self.tcp = replace(self.tcp, cc=self.steering.name)
         self.engine = Engine(
             self.plan,
             [asked.job for asked in request.jobs],
@@ -105,6 +120,7 @@ class LiveClock:
         self.summed_waits: list[ProcessorWait] = []
         self.pace = Pace(self.live, budget(), self.network.lateness_bound_ps, request.dilation)
         self.late: str | None = None  # why the run was ended early
+        self.zero_ns = 0  # CLOCK_MONOTONIC at the engine's time 0, where dilation is 1
         self._glue_due = 0.0  # when the next look at the glue is due
         self._totals: dict[str, dict[str, int]] = {}
 
@@ -123,6 +139,7 @@ class LiveClock:
 
     def start(self, plays: Sequence[Play]) -> None:
         self.live.start()
+        self.zero_ns = time.monotonic_ns() - self.now_ps // 1000
         self.run_queues = RunQueues(self.live.thread_id)
 
     def check(self) -> None:
@@ -215,6 +232,12 @@ class LiveClock:
     def probe(self, probe: _core.FlowProbe) -> Any:
         return self.live.take(probe)
 
+    def fill(self, observed: Observed, origin_ps: int) -> None:
+        if self.steering is None:
+            return
+        hosts = {os.fstat(h.netns).st_ino: name for name, h in self.glue.hosts.items()}
+        self.steering.fill(observed, hosts, self.zero_ns + origin_ps // 1000)  # at dilation 1
+
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         return {}  # the hosts' agents report theirs
 
@@ -231,6 +254,8 @@ class LiveClock:
         if self.run_queues is not None:
             self.summed_waits = self.run_queues.waits()
         self.live.stop()
+        if self.steering is not None:
+            self.steering.stop()
         self.lateness.close()  # with the packets that came back while the loop ended
         totals = self.engine.totals()
         for switch in filter(lambda each: each.in_kernel, self.plan.switches):
@@ -294,6 +319,9 @@ class LiveClock:
             notes |= play.notes()
         notes |= notes_of(self.engine.parts)
         behind = [play.fell_behind for play in plays if play.fell_behind]
+        if self.steering is not None:
+            notes |= self.steering.notes()
+            behind += [late for late in (self.steering.fell_behind,) if late]
         return Fidelity(
             lateness_p50_ps=late["p50_ps"],
             lateness_p99_ps=late["p99_ps"],

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from loomnet.base.installing import install_line
 from loomnet.live import openvswitch
@@ -283,7 +284,7 @@ def _python() -> list[Check]:
     )
     result.append(_distribution("torch", "training jobs", torch))
     result += [_distribution(name, why, install_line(extra)) for name, extra, why in _EXTRAS]
-    result.append(_compiled())
+    result += [_compiled(), *_steering()]
     return result
 
 
@@ -304,6 +305,39 @@ def _compiled() -> Check:
     if hasattr(core, "LiveRun"):
         return Check("python", name, True, "built in")
     return Check("python", name, False, "built without the live part", fix)
+
+
+def why_not_steered() -> str | None:
+    """Why the kernel's TCP cannot have a congestion control of ours, in one line, else None."""
+    for check in _steering():
+        if not check.found:
+            return f"{check.name}: {check.detail}; {check.fix}"
+    return None
+
+
+def _steering() -> list[Check]:
+    """The program of each such control is loaded and taken out again: no kernel's version says
+    whether it will be."""
+    try:
+        core = importlib.import_module("loomnet._core")
+    except ImportError:
+        return []
+    if not hasattr(core, "KernelControl"):
+        return []  # _compiled() has said that the live part is missing
+    controls = [name for name, row in core.congestion_controls().items() if row["in_kernel"]]
+    return [_steered(core, control) for control in controls]
+
+
+def _steered(core: Any, control: str) -> Check:
+    name, purpose = "struct_ops congestion control", f'for tcp={{"cc": "{control}"}}'
+    if not _effective_capabilities() >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1:
+        detail = f"{purpose}; cannot be tried without root"
+        return Check("kernel", name, None, detail, _sudo("doctor"), False)
+    if reason := core.try_kernel_control(control):
+        fix = "needs Linux 6.4 or later with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF"
+        return Check("kernel", name, False, f"{purpose}; {' '.join(reason.split())}", fix, False)
+    detail = f"works, {purpose}; cong_control has {core.cong_control_arguments()} arguments"
+    return Check("kernel", name, True, detail, "", False)
 
 
 def lines(found: Iterable[Check]) -> Iterator[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.base.transport_names import LIVE_MTU
+from loomnet.live.steering import check_steering, steers
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
+from loomnet.systems.transport import control_facts
 
 DEFAULT = "cubic"
 _OPTIONS = ("cc", "mtu", "ecn")
@@ -28,22 +30,34 @@ class KernelTcp:
     """`cc`: congestion control by the kernel's name; `mtu`: bytes of IPv6 packet at most; `ecn`:
     asked for (RFC 3168). `stock`: sockets of programs that are not ours, which keep the machine's
     buffers and have `cc` from their namespace; else each socket asks for `cc`, and the buffers are
-    the model's, of full size from the start."""
+    the model's, of full size from the start. `steered`: the control of ours that the kernel gets
+    for the run, with its `options`; `cc` is then the name under which the run registers it."""
 
     cc: str = DEFAULT
     mtu: int = LIVE_MTU
     ecn: bool = False
     stock: bool = False
+    steered: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: Mapping[str, Any], *, stock: bool) -> KernelTcp:
         """From `lab.run(…, tcp={…})`. Raises UsageError for what this kernel cannot be told."""
+        steered = options.get("cc") if steers(options.get("cc")) else None
+        own = [each["name"] for each in control_facts(steered).get("options", ())]
         for name in options:
-            if name not in _OPTIONS:
+            if name not in _OPTIONS and name not in own:
                 raise UsageError(
                     f"tcp.{name}: live, the kernel's TCP takes {', '.join(_OPTIONS)}; "
                     "leave it out, or run on the virtual clock"
                 )
+        mtu, ecn = options.get("mtu", LIVE_MTU), bool(options.get("ecn", False))
+        if not isinstance(mtu, int) or not _LEAST_MTU <= mtu <= LIVE_MTU:
+            raise UsageError(f"tcp.mtu: {mtu} must be {_LEAST_MTU} to {LIVE_MTU} on the live clock")
+        if steered is not None:
+            of_control = {name: value for name, value in options.items() if name in own}
+            check_steering(steered, of_control)
+            return cls(steered, mtu, ecn, stock, steered, of_control)
         known = _read("tcp_available_congestion_control")
         # A namespace may only have for default what the machine allows all its users.
         usable = _read("tcp_allowed_congestion_control") if stock else known
@@ -60,10 +74,7 @@ class KernelTcp:
                 f'tcp.cc: this machine does not allow "{cc}" to every socket: sysctl '
                 f"-w {_SYSCTL}='{' '.join([*usable, cc])}'"
             )
-        mtu = options.get("mtu", LIVE_MTU)
-        if not isinstance(mtu, int) or not _LEAST_MTU <= mtu <= LIVE_MTU:
-            raise UsageError(f"tcp.mtu: {mtu} must be {_LEAST_MTU} to {LIVE_MTU} on the live clock")
-        return cls(cc, mtu, bool(options.get("ecn", False)), stock)
+        return cls(cc, mtu, ecn, stock)
 
     @classmethod
     def wanted_by(cls, request: RunRequest) -> KernelTcp | None:
@@ -118,7 +129,7 @@ class KernelTcp:
 
     def note(self) -> str:
         """For the report's fidelity."""
-        return f"kernel: Linux {platform.release()}, {self.cc}"
+        return f"kernel: Linux {platform.release()}, {self.steered or self.cc}"
 
 
 def _read(name: str) -> list[str]:

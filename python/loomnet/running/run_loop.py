@@ -80,6 +80,11 @@ class Clock(PlayClock, PartClock, Protocol):
         """What the probe finds now: an array of rows by names."""
         ...
 
+    def fill(self, observed: Observed, origin_ps: int) -> None:
+        """After finish(): gives the series what the clock itself has kept for them. `origin_ps`:
+        their time 0."""
+        ...
+
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         """States of TCP senders that the engine models, by flow."""
         ...
@@ -459,6 +464,8 @@ class RunLoop:
         }
         events = self.clock.engine.panels.events() if self.request.plan.panels else None
         self.clock.finish()
+        if self.observed is not None:
+            self.clock.fill(self.observed, origin or 0)
         fidelity = self.clock.fidelity(self.lead, self.plays)
         if self.request.controllers:
             fidelity.notes["controllers"] = "; ".join(

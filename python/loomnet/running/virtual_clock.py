@@ -13,6 +13,7 @@ from loomnet.base.errors import PluginError, WallTimeError
 from loomnet.base.names import how_many
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
+from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
@@ -230,6 +231,9 @@ class VirtualClock:
     def probe(self, probe: _core.FlowProbe) -> Any:
         with plugins_named():
             return probe.take()
+
+    def fill(self, observed: Observed, origin_ps: int) -> None:
+        pass  # an Observer has read all there is
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         found: dict[int, tuple[int, int, int, int]] = {}

@@ -7,6 +7,7 @@ namespace loomnet::astraea {
 namespace {
 constexpr std::uint64_t kStartSamples = 8;
 constexpr double kLeastRise_us = 4'000, kMostRise_us = 16'000;
+constexpr double kShortPath_us = 8'000;
 constexpr double kQueued = 1.05;  // mean over least RTT from which on a queue is worth draining
 }  // namespace
 
@@ -14,6 +15,11 @@ void RttSamples::add(double rtt_us) {
   sum_us += rtt_us;
   ++count;
   least_us = least_us > 0 ? std::min(least_us, rtt_us) : rtt_us;
+}
+
+std::uint64_t path_after_start(double rate_Bps, double least_rtt_us) {
+  if (least_rtt_us <= 0 || least_rtt_us >= kShortPath_us || rate_Bps < 0) return 0;
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(rate_Bps * least_rtt_us / 1e6), 1);
 }
 
 Agent::Agent(const AgentOptions& options)

@@ -36,6 +36,16 @@ struct RttSamples {
   double mean_us() const { return count > 0 ? sum_us / static_cast<double>(count) : 0; }
 };
 
+// Whether a flow has used half of its window, as Linux asks in slow start: the window of a sender that has
+// little to send, or a small buffer, would grow without a bound and say nothing of the path.
+inline bool filled(std::uint32_t window, std::uint32_t packets_out) { return window < 2 * packets_out; }
+
+// Bytes that the window of a flow whose start ended at a loss becomes at most; 0: it is kept. On short paths
+// it would overflow the queue for many round trips before the policy's first action, so it becomes what one
+// round trip delivered. `rate_Bps`: of the last delivery, below 0: no sample; `least_rtt_us`: of the flow,
+// 0: no sample.
+std::uint64_t path_after_start(double rate_Bps, double least_rtt_us);
+
 class Agent {
  public:
   enum class Mode : std::uint8_t {

@@ -10,7 +10,6 @@
 namespace loomnet::astraea {
 namespace {
 constexpr std::uint64_t kLeastThreshold = 10;  // packets
-constexpr double kShortPath_us = 8'000;
 constexpr double kRateWindow = 2;   // of what a round trip carries at the rate: a bound, as of BBR's
 constexpr double kStartPacing = 1.25;  // so that the start-up fills the window before a round trip is over
 }  // namespace
@@ -167,10 +166,6 @@ void Astraea::command(std::uint32_t to) {
 
 // --- the window ----------------------------------------------------------------------------------
 
-// Whether the flow has used half of its window, as Linux asks in slow start: the window of a sender that has
-// little to send, or a small buffer, would grow without a bound and say nothing of the path.
-bool Astraea::filled(std::uint32_t window, std::uint32_t packets_out) { return window < 2 * packets_out; }
-
 void Astraea::take_window(std::uint64_t to) {
   if (to < limits_.cwnd) {
     ++reactions_.cuts;
@@ -212,14 +207,11 @@ void Astraea::on_ack(const AckSample& s) {
   pace();
 }
 
-// The window is kept, but on short paths: until the policy's first action it would overflow the queue for
-// many round trips, so it becomes what one round trip delivered.
 void Astraea::leave_start(const AckSample& s) {
   left_start_ = true;
   const double least_us = agent_.start_least_us() > 0 ? agent_.start_least_us() : start_rtts_.least_us;
-  if (least_us <= 0 || least_us >= kShortPath_us || s.rate_interval.count <= 0) return;
-  const auto path = static_cast<std::uint64_t>(s.rate() / 8 * least_us / 1e6);
-  take_window(std::min(limits_.cwnd, std::max(path, bytes(cwnd_min_))));
+  const std::uint64_t path = path_after_start(s.rate_interval.count > 0 ? s.rate() / 8 : -1, least_us);
+  if (path > 0) take_window(std::min(limits_.cwnd, std::max(path, bytes(cwnd_min_))));
 }
 
 void Astraea::pace() {

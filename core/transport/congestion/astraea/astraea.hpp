@@ -91,7 +91,6 @@ class Astraea final : public CongestionControl, private Pupil {
   void pace();
   // While the window grows back after a timeout, actions are on the window that it grows to.
   std::uint32_t window() const { return after_timeout_ ? command_ : packets(limits_.cwnd); }
-  static bool filled(std::uint32_t window, std::uint32_t packets_out);
 
   const Picoseconds wake_;
   const Arithmetic arithmetic_;

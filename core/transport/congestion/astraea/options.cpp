@@ -1,12 +1,14 @@
 // Astraea's options by name, and the checks of a policy against them.
 #include <stdexcept>
 
-#include "transport/congestion/astraea/astraea.hpp"
+#include "transport/congestion/astraea/kernel_agent.hpp"
+#include "transport/congestion/astraea/plan.hpp"
 
 namespace loomnet::astraea {
 namespace {
 
 constexpr const char* kControl = "astraea";
+constexpr std::uint32_t kLeastWake_us = 1'000;  // of an agent in real time
 
 std::vector<std::string> names_of_sets() {
   std::vector<std::string> names;
@@ -66,7 +68,9 @@ void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Poli
   }
 }
 
-CongestionMake choose(const OptionValues& values) {
+}  // namespace
+
+Plan plan_of(const OptionValues& values) {
   AstraeaOptions o;
   if (const OptionValues others = AstraeaOptions::table().read(kControl, o, values); !others.empty()) {
     refuse_option(kControl, "no option " + others.front().first);
@@ -102,8 +106,32 @@ CongestionMake choose(const OptionValues& values) {
     agent.cwnd_min = policy.trained->spec().cwnd_min;
     agent.cwnd_max = policy.trained->spec().cwnd_max;
   }
-  return [o, agent, policy](FlowLimits& limits, const FlowContext& flow) {
-    return std::make_unique<Astraea>(limits, o, agent, policy, flow);
+  return {std::move(o), agent, std::move(policy)};
+}
+
+Plan kernel_plan_of(const OptionValues& values) {
+  Plan plan = plan_of(values);
+  const AstraeaOptions& o = plan.options;
+  if (o.action != ActionKind::window) {
+    refuse("action", "live, an action is a factor of the window; leave it out, or run on the virtual clock");
+  }
+  if (o.action_delay_us > 0) {
+    refuse("action_delay_us", "live, an action takes as long as it takes; leave it out, or run on the virtual clock");
+  }
+  if (o.wake_us < kLeastWake_us) {
+    refuse("wake_us", "live, " + std::to_string(kLeastWake_us) + " or more: an agent wakes for all flows at once");
+  }
+  if (plan.policy.rule == Rule::outside) {
+    refuse("policy", "live, nobody outside decides; give \"teacher\", \"hold\" or a trained policy");
+  }
+  return plan;
+}
+
+namespace {
+
+CongestionMake choose(const OptionValues& values) {
+  return [plan = plan_of(values)](FlowLimits& limits, const FlowContext& flow) {
+    return std::make_unique<Astraea>(limits, plan.options, plan.agent, plan.policy, flow);
   };
 }
 
@@ -186,6 +214,7 @@ CongestionKind astraea_kind() {
   kind.options = AstraeaOptions::table().describe();
   kind.choose = choose;
   kind.note = note;
+  kind.in_kernel = [](const OptionValues& values) { return make_kernel_agent(kernel_plan_of(values)); };
   return kind;
 }
 

@@ -1,0 +1,84 @@
+// A congestion control of ours in the kernel's TCP: its BPF program registered under a name of the run's,
+// and the thread on which its agent (transport/kernel_agent.hpp) decides for the flows. Sockets of every
+// network namespace may ask for the name; the kernel takes it away with this object or with the process.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "live/lateness.hpp"
+#include "live/system.hpp"
+#include "transport/kernel_agent.hpp"
+
+struct bpf_object;
+
+namespace loomnet {
+
+class KernelControl {
+ public:
+  static constexpr std::size_t kMostName = 15;  // TCP_CA_NAME_MAX without its last byte
+
+  // Registers the program of `control` as `name` with so many slots, a power of two. Throws LiveError for
+  // what the kernel refuses, std::invalid_argument for the rest.
+  KernelControl(const std::string& control, const std::string& name, std::unique_ptr<KernelAgent> agent,
+                std::uint32_t slots = 1024);
+  ~KernelControl();
+  KernelControl(const KernelControl&) = delete;
+
+  // The agent's thread. A stopped one may start again, and takes up the flows that are there.
+  void start();
+  void stop();
+  bool running() const { return thread_.joinable(); }
+
+  const std::string& name() const { return name_; }
+  std::span<std::uint8_t> slots() { return {memory_, bytes_}; }
+
+  struct Pace {
+    LatenessSummary lateness;         // of wake-ups
+    std::uint64_t missed = 0;         // wake-ups left out, since the one before came too late
+    std::chrono::nanoseconds worked{}, lasted{};  // processor time of the thread, and its life
+    std::string scheduling;
+  };
+  Pace pace() const;
+  std::vector<std::pair<std::string, std::uint64_t>> counts() const;
+  void record();  // from now on decisions are kept
+  std::vector<KernelDecision> take_decisions();
+
+  // Runs of the program at acknowledgements and the nanoseconds in them, while measure() holds.
+  void measure();
+  std::pair<std::uint64_t, std::uint64_t> program_runs() const;
+  // Flows that found no free slot: the kernel's own for life.
+  std::uint64_t slotless() const;
+
+ private:
+  struct Close {
+    void operator()(bpf_object* object) const;
+  };
+  void run();
+
+  std::string name_;
+  std::unique_ptr<KernelAgent> agent_;
+  std::unique_ptr<bpf_object, Close> object_;
+  Fd link_, stats_;
+  std::uint8_t* memory_ = nullptr;
+  std::size_t bytes_ = 0, mapped_ = 0;
+  std::atomic<bool> stopping_{false};
+  mutable std::mutex mutex_;  // guards the agent and what follows
+  LatenessHistogram lateness_;
+  std::uint64_t missed_ = 0;
+  std::chrono::nanoseconds worked_{}, lasted_{};
+  std::string scheduling_;
+  std::thread thread_;
+};
+
+// Loads the program of `control` and takes it out again, without registering it. Why this kernel cannot have
+// it, in one line; nothing: it can. Needs root.
+std::string why_no_kernel_control(const std::string& control);
+
+}  // namespace loomnet

@@ -1,0 +1,50 @@
+// The contract of a congestion control that drives the kernel's TCP. A BPF program of the control's name
+// (ebpf/NAME.bpf.c) publishes each flow's counters in a slot, and takes the window that the slot's other
+// half says. An agent reads the slots at its wake-ups and decides. No system call is made here: whoever
+// maps the slots into memory hands them in, with the time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "transport/options.hpp"
+
+namespace loomnet {
+
+// One decision of one flow, for series. Rates are payload bytes per second, windows packets.
+struct KernelDecision {
+  std::uint64_t at_ns = 0;  // CLOCK_MONOTONIC
+  std::uint32_t netns = 0;  // inode of the flow's network namespace
+  std::uint16_t local_port = 0, remote_port = 0;
+  std::uint32_t window = 0, commanded = 0;  // as it was, and as it shall be; 0: left alone
+  std::uint32_t mode = 0;                   // of the program: 0 start-up, 1 agent, 2 fallback
+  std::uint32_t fallbacks = 0;              // of the flow until now
+  double throughput_Bps = 0, rtt_us = 0, least_rtt_us = 0, loss_Bps = 0;
+  double queue_packets = 0, action = 0;
+};
+
+class KernelAgent {
+ public:
+  virtual ~KernelAgent() = default;
+
+  virtual std::chrono::nanoseconds wake_every() const = 0;
+  virtual std::size_t slot_bytes() const = 0;
+  // A new flow's flags in its slot, which hold before the agent has seen the flow.
+  virtual std::uint32_t first_flags() const = 0;
+  // Looks at all slots and writes what it commands. `now_ns`: CLOCK_MONOTONIC. What stands in the slots is
+  // not trusted.
+  virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;
+  // What has been counted since the agent was made, by name.
+  virtual std::vector<std::pair<std::string_view, std::uint64_t>> counts() const = 0;
+  // Keeps decisions from now on, 88 bytes each, up to some bound.
+  virtual void record() = 0;
+  // Those since the last call.
+  virtual std::vector<KernelDecision> take_decisions() = 0;
+};
+
+}  // namespace loomnet
