@@ -373,7 +373,7 @@ def test_a_run_says_which_policy_its_flows_follow(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"policy": "mine.astp"}, 'no policy "mine.astp"; give "teacher", "hold"'),
+        ({"policy": "mine"}, 'no policy "mine"; give "teacher", "hold"'),
         ({"interval_us": 20}, "interval_us: 20 is less than wake_us"),
         ({"features": "ours12"}, "features must be one of astraea10, ours11, rel8"),
         ({"polcy": "hold"}, "no option polcy; nearest: policy"),

@@ -48,7 +48,8 @@ def _with_policy(where: str, given: Options, base: Path) -> Options:
     try:
         return {**given, POLICY: _core.astraea_policy(content)}
     except ValueError as error:
-        raise UsageError(f"{where}: {POLICY}: {path}: {error}") from None
+        told = str(error).removeprefix(f"{POLICY}: ")
+        raise UsageError(f"{where}: {POLICY}: {path}: {told}") from None
 
 
 def options_of_job(job: Job, options: Options) -> Options:
