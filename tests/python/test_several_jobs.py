@@ -452,3 +452,18 @@ def test_flows_of_a_matrix_beside_a_job_whose_hosts_hear_of_one_another(tmp_path
     assert both["matrix.errors"] == both["other.errors"] == 0
     alone = run(tmp_path / "alone", other)
     assert both.job("other").data.iterations == alone.data.iterations
+
+
+def test_a_job_that_stalled_has_ended_although_its_traffic_goes_on(tmp_path):
+    """The link comes back while the other job runs: what the engine then sends is no more of the
+    stalled job's."""
+    jobs = [
+        ln.AllReduce("100 kB", 40, name="held", hosts=["h0", "h2"], stall_timeout="3 ms"),
+        ln.AllReduce("100 kB", 400, name="other", hosts=["h1", "h3"]),
+    ]
+    r = run(tmp_path, jobs, [ln.down("h0--*", at="1 ms", duration="8 ms")])
+    held, other = (r.job(name).data for name in ("held", "other"))
+    assert held.ended == "stalled" and other.ended == "finished"
+    assert other.end_ps > 20e9, "long enough for the held one's traffic to go on"
+    assert 0 < len(held.iterations) < 40
+    assert held.iterations[-1].end_ps < 1.2e9 < held.end_ps < 5e9

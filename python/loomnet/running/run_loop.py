@@ -322,16 +322,19 @@ class RunLoop:
             self.clock.count_from(self.lead.origin_ps)
         if self.request.recording is not None:
             self.clock.drain(self.request.recording)
-        looked = [self.plays[number] for number in sorted(moved)] if moved else self.playing
+        looked = self.playing
+        if moved:  # the engine goes on with a job that was ended from outside
+            told = (self.plays[number] for number in sorted(moved))
+            looked = [play for play in told if play.ended is None]
         for play in looked:
             play.look()
         self.change_due()
         for play in looked:
-            if play.ended is None and (verdict := play.outcome()) is not None:
+            if (verdict := play.outcome()) is not None:
                 play.end(*verdict)
                 self.close(play)
                 self.on_end(play)
-        playing = self.playing if moved is None else [each for each in looked if not each.ended]
+        playing = [play for play in looked if play.ended is None]
         if stop == "stuck" and any(play.told for play in playing):
             stop = "looked"  # what has been told of something may move although time stood
         elif stop == "stuck" and self.running and self.skip():
