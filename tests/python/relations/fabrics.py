@@ -200,11 +200,18 @@ def _settings(draw: Draw, calls: Calls) -> Calls:
 # --- other ways to the same fabric ----------------------------------------------------------------
 def planes_unlike(fabric: ln.Fabric, plan: Plan) -> bool:
     """Whether a plane's ways between the first two hosts are half as long again as another's."""
-    ways = LoneWays(plan)
-    crossed = [
-        ways.of(0, 1, plane).crossing_ps(fabric.payload.count) for plane in range(fabric.planes)
-    ]
+    crossed = _crossed(fabric, plan, fabric.payload.count)
     return max(crossed) > 1.5 * min(crossed)
+
+
+def shortest_ps(fabric: ln.Fabric, plan: Plan) -> int:
+    """How long a short packet takes between the first two hosts by the fastest plane."""
+    return min(_crossed(fabric, plan, 100))
+
+
+def _crossed(fabric: ln.Fabric, plan: Plan, size: int) -> list[int]:
+    ways = LoneWays(plan)
+    return [ways.of(0, 1, plane).crossing_ps(size) for plane in range(fabric.planes)]
 
 
 def longest_ps(fabric: ln.Fabric, size: int) -> float:

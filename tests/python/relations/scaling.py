@@ -16,8 +16,10 @@ from .worlds import HARMLESS, Outcome, Wants, World
 # Times of transports, controls and queues that are constants: they do not grow with a fabric's.
 STEADY = {"mrc": {"cc": "fixed_window"}, "roce": {"cc": "fixed_window"}, "tcp": {"cc": "reno"}}
 # So much slower worlds of MRC are compared at most, since its time stamps count units of 128 ns: a
-# round trip is to be many of these, and with full queues fewer than the 2**16 that they can hold.
-MRC_SCALE, MRC_MOST_PS = 64, 2**12 * 128_000
+# round trip is to be many of these (16 at least by the fastest plane), and with full queues fewer than
+# the 2**16 that they can hold.
+MRC_UNIT_PS = 128_000
+MRC_SCALE, MRC_MOST_PS, MRC_LEAST_PS = 64, 2**14 * MRC_UNIT_PS, 16 * MRC_UNIT_PS
 # Times of transports in ps that are constants.
 CONSTANTS = {
     "mrc": {
@@ -112,6 +114,10 @@ def everything_twice_as_slow(trial: Trial) -> Found:
         if 4 * once * trial.base.result.plan.base_rtt_ps > MRC_MOST_PS:
             break
         once *= 2
+    if "mrc" in world.transports():
+        there = fabrics.shortest_ps(fabrics.build(world.fabric), trial.base.result.plan)
+        if 2 * once * there < MRC_LEAST_PS:
+            raise Unfit("time stamps are coarse beside the shortest round trip")
     fast, slow = (_after(trial, _slower(world, times)) for times in (once, 2 * once))
     lines = within("half the rate", _longest(slow), 2 * _longest(fast), 0.05)
     if lines and (fast.drops() or slow.drops()):
