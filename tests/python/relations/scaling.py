@@ -11,13 +11,13 @@ from . import fabrics, jobs
 from .drafts import Draft, a_size, a_time, scaled
 from .facts import differences, facts, not_above, within
 from .relation import Excepted, Found, Trial, Unfit, relation
-from .worlds import HARMLESS, Outcome, Wants, World
+from .worlds import HARMLESS, Outcome, Refused, Wants, World
 
 # Times of transports, controls and queues that are constants: they do not grow with a fabric's.
 STEADY = {"mrc": {"cc": "fixed_window"}, "roce": {"cc": "fixed_window"}, "tcp": {"cc": "reno"}}
 # So much slower worlds of MRC are compared at most, since its time stamps count units of 128 ns: a
-# round trip is to be many of these (16 at least by the fastest plane), and with full queues fewer than
-# the 2**16 that they can hold.
+# round trip is to be many of these (16 at least by the fastest plane), and with full queues fewer
+# than the 2**16 that they can hold.
 MRC_UNIT_PS = 128_000
 MRC_SCALE, MRC_MOST_PS, MRC_LEAST_PS = 64, 2**14 * MRC_UNIT_PS, 16 * MRC_UNIT_PS
 # Times of transports in ps that are constants.
@@ -118,7 +118,13 @@ def everything_twice_as_slow(trial: Trial) -> Found:
         there = fabrics.shortest_ps(fabrics.build(world.fabric), trial.base.result.plan)
         if 2 * once * there < MRC_LEAST_PS:
             raise Unfit("time stamps are coarse beside the shortest round trip")
-    fast, slow = (_after(trial, _slower(world, times)) for times in (once, 2 * once))
+    try:
+        fast = _after(trial, _slower(world, once))
+    except (
+        Refused
+    ) as refused:  # with STEADY controls no iteration ends before a fault of iterations
+        raise Unfit(f"refused: {refused}") from None
+    slow = _after(trial, _slower(world, 2 * once))
     lines = within("half the rate", _longest(slow), 2 * _longest(fast), 0.05)
     if lines and (fast.drops() or slow.drops()):
         raise Excepted("packets were lost: timers are constants")
