@@ -52,7 +52,7 @@ class Topology:
         self.ends: list[tuple[End, End]] = []
         for i, link in enumerate(self.links):
             self.ends.append((self._attach(link.a, i), self._attach(link.b, i)))
-        self._around: dict[int, Sequence[tuple[int, int, int]]] = {}  # by node
+        self._around: dict[int, list[tuple[int, int, int]]] = {}  # by node
         # Of the last chain: its first switch, which switch each was found from, and those that
         # have yet to be looked around.
         self._search: tuple[int, dict[int, int], deque[int]] = (-1, {}, deque())
@@ -111,13 +111,13 @@ class Topology:
         a, b = self.ends[self.ports[node][port]]
         return b if a.node == node else a
 
-    def neighbours(self, node: int) -> Sequence[tuple[int, int, int]]:
+    def neighbours(self, node: int) -> list[tuple[int, int, int]]:
         """(port, link, node at its far end) for every port, in port order."""
         if node not in self._around:
-            self._around[node] = tuple(
+            self._around[node] = [
                 (port, link, self.far(node, port).node)
                 for port, link in sorted(self.ports[node].items())
-            )
+            ]
         return self._around[node]
 
     def alike(self, first: int, last: int) -> int | None:
