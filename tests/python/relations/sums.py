@@ -14,9 +14,11 @@ MENDED = ("loss", "duplicate", "reorder")
 
 @relation(Wants(kinds=jobs.SUMS, faults=()))
 def repair_of_nothing(trial: Trial) -> Found:
-    """Where no packet is lost, none finds its slot taken and none is put out of one, results come
-    in order, and repairing gaps does nothing."""
+    """Where no packet is lost, none finds its slot taken and none is put out of one, and no timer
+    sends again what was not lost, results come in order, and repairing gaps does nothing."""
     base = trial.finished()
+    if base.counted("ina.resend") > base.counted("ina.gap_resend"):
+        raise Unfit("timers ended")
     if base.drops() or base.counted("collide") or base.counted("preempt"):
         raise Unfit("some sums went by the server")
     own = {**trial.world.options.get("ina", {}), "gap_repair": False}
