@@ -119,9 +119,10 @@ class Network {
   // act on one another at once meanwhile. Called between events or from an event of domain kAnybody.
   void hold_order();
   void release_order();
-  // A job is over: run_until() returns, as by EventQueue::stop(), and somebody looks at the job.
+  // Called when a job has ended: run_until() returns, as after EventQueue::stop(), and its caller looks at the job.
   void job_ended(JobId job);
-  // The same of an iteration, where somebody acts on iterations: unless told otherwise.
+  // Called when an iteration of a job has ended. It does the same, unless watch_iterations(false) was called because
+  // no controller and no fault acts on iterations.
   void iteration_ended(JobId job);
   void watch_iterations(bool watch) { watches_iterations_ = watch; }
   // Jobs that are to be looked at for this, each once; none from now on.

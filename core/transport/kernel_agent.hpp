@@ -1,7 +1,7 @@
 // The contract of a congestion control that drives the kernel's TCP. A BPF program of the control's name
-// (ebpf/NAME.bpf.c) publishes each flow's counters in a slot, and takes the window that the slot's other
-// half says. An agent reads the slots at its wake-ups and decides. No system call is made here: whoever
-// maps the slots into memory hands them in, with the time.
+// (ebpf/NAME.bpf.c) publishes each flow's counters in one half of a slot, and takes the flow's window from
+// the other half. An agent reads the slots at its wake-ups and decides. It makes no system calls: its owner
+// maps the slots into memory and hands them in, with the time.
 #pragma once
 
 #include <chrono>
@@ -36,10 +36,10 @@ class KernelAgent {
   virtual std::size_t slot_bytes() const = 0;
   // A new flow's flags in its slot, which hold before the agent has seen the flow.
   virtual std::uint32_t first_flags() const = 0;
-  // Looks at all slots and writes what it commands. `now_ns`: CLOCK_MONOTONIC. What stands in the slots is
+  // Looks at all slots and writes what it commands. `now_ns`: CLOCK_MONOTONIC. The content of slots is
   // not trusted.
   virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;
-  // What has been counted since the agent was made, by name.
+  // Counters since the agent was made, by name.
   virtual std::vector<std::pair<std::string_view, std::uint64_t>> counts() const = 0;
   // Keeps decisions from now on, 88 bytes each, up to some bound.
   virtual void record() = 0;

@@ -11,6 +11,7 @@ from chakra_writer import ALL_REDUCE, COLLECTIVE, node, write
 import endings
 import loomnet as ln
 from loomnet.base.errors import UsageError
+from loomnet.running import run_loop, virtual_clock
 
 LEARN = Path(__file__).parent / "torch_ranks" / "learn.py"
 LOSS = r"step (?P<step>\d+) loss (?P<loss>\S+)"
@@ -467,3 +468,24 @@ def test_a_job_that_stalled_has_ended_although_its_traffic_goes_on(tmp_path):
     assert other.end_ps > 20e9, "long enough for the held one's traffic to go on"
     assert 0 < len(held.iterations) < 40
     assert held.iterations[-1].end_ps < 1.2e9 < held.end_ps < 5e9
+
+
+def test_progress_knows_the_first_job_while_others_end(tmp_path, monkeypatch):
+    """Where one job ends after another, the engine says which, and the rest is not looked at."""
+    shown = []
+
+    class Watched(virtual_clock.VirtualRunner):
+        def run(self, request, on_progress):
+            return super().run(request, lambda progress: shown.append(progress.step or 0))
+
+    monkeypatch.setattr(virtual_clock, "VirtualRunner", Watched)
+    monkeypatch.setattr(run_loop, "PROGRESS_S", 0)
+    monkeypatch.setattr(run_loop, "REPORT_REST", 0)
+    made = ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=8, rate="10 Gb/s", delay="1 us"
+    )
+    jobs = [ln.AllReduce("10 kB", 400, name="first", ranks=2)]
+    jobs += [ln.AllReduce("10 kB", 50 * n, name=f"job{n}", ranks=2) for n in range(1, 7)]
+    ln.Lab("progress", directory=tmp_path / "runs").run(made, jobs)
+    assert len(shown) >= 6 and shown == sorted(shown)
+    assert len(set(shown)) >= 6 and shown[0] < 100 < shown[-1]

@@ -27,6 +27,9 @@ Settings = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of every random stream.")]
+Seeds = Annotated[
+    str, typer.Option("--seeds", metavar="N", help="Seeds 0 … N-1, or a list of them: 3,5,8.")
+]
 Clock = Annotated[
     str,
     typer.Option(

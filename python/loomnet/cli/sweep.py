@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loomnet.base.errors import UsageError
-from loomnet.cli.arguments import MaxWall, Scenario
+from loomnet.cli.arguments import MaxWall, Scenario, Seeds
 from loomnet.cli.completion import settings
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def sweep(
             help="Values of a parameter; may be repeated.",
         ),
     ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="N", help="Seeds 0 … N-1, or a list of them: 3,5,8.")
-    ] = "1",
+    seeds: Seeds = "1",
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="A Dask scheduler, instead of processes here."),

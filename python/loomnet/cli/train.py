@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_INTERRUPTED, EXIT_OK, UnavailableError
+from loomnet.cli.arguments import Seeds
 from loomnet.cli.completion import settings
 
 Training = Annotated[
@@ -31,9 +32,7 @@ def train(
             help="A parameter of the training; may be repeated.",
         ),
     ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="N", help="Seeds 0 … N-1, or a list of them: 3,5,8.")
-    ] = "1",
+    seeds: Seeds = "1",
     jobs: Annotated[
         int | None,
         typer.Option(

@@ -39,7 +39,7 @@ TRAINING_VERSION = 1
 
 @dataclass(frozen=True)
 class Course:
-    """What is trained: the file's training with parameters and seeds, in a folder.
+    """A training of a file, with its parameters and seeds, in a folder.
 
     Attributes:
         key: of the text of the file and its modules, and of the parameters: a folder has one.

@@ -174,6 +174,7 @@ class RunLoop:
         self._running = dict.fromkeys(plays)
         self._horizons: dict[Play, int] = {}  # of those that play, as of their last look
         self.waiting = dict.fromkeys(plays)  # for their time to start
+        self._partly = False  # the last look was at some jobs alone
         self.prepared: list[Play] = []
         self.closed: set[Play] = set()
         every = None if sampler is None else sampler.samples.every_ps
@@ -322,7 +323,7 @@ class RunLoop:
             self.clock.count_from(self.lead.origin_ps)
         if self.request.recording is not None:
             self.clock.drain(self.request.recording)
-        looked = self.playing
+        looked, self._partly = self.playing, bool(moved)
         if moved:  # the engine goes on with a job that was ended from outside
             told = (self.plays[number] for number in sorted(moved))
             looked = [play for play in told if play.ended is None]
@@ -439,6 +440,8 @@ class RunLoop:
         shown = next(iter(self.playing), None)
         if wall - self.reported < PROGRESS_S or shown is None:
             return
+        if self._partly:
+            shown.look()
         lines, waits = shown.steps()
         counters = shown.run_counters()
         # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of

@@ -12,7 +12,8 @@ from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
 from loomnet.systems.given import Memory
 
-Kind = tuple[str, Callable[[Any], bool]]  # what is expected, in words; whether an answer is that
+# The answer that a hook must give, in words for the error, and the test of an answer.
+Kind = tuple[str, Callable[[Any], bool]]
 
 
 def _of(what: str, *types: type) -> Kind:

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kTimeoutIntervals = 5;  // without a command, after which the kernel goes on alone
 constexpr std::size_t kMostDecisions = 1'000'000;  // kept for series: 64 flows for 8 minutes
 
-// What is counted, and its name.
+// Counters of the agent, and the names under which reports have them.
 enum Count : std::size_t { flows, decisions, commands, fallbacks, torn, implausible, dropped, most_flows, kCounts };
 constexpr std::array<std::string_view, kCounts> kNames = {
     "flows",      "decisions",         "commands",          "fallbacks",

@@ -24,7 +24,7 @@ class KernelFlow {
   void act(float action);
   void act_int16(std::int16_t q);
 
-  // What the slot is to say: a window in packets, 0 for none, and the number of the interval.
+  // The window in packets that the slot is to command, 0 for none, and the number of the interval.
   std::uint32_t command() const { return command_; }
   std::uint32_t epoch() const { return epoch_; }
   // At the last look: an interval has ended, there is another command, the reading was not plausible.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kTries = 8;  // a write takes some 50 ns
 constexpr std::size_t kRead = offsetof(astraea_slot, command);
-// What no flow has: more is a slot that is torn, stale or written by somebody else.
+// No flow has more than these. A slot with more is torn, stale or written by another process.
 constexpr std::uint64_t kMostRtt_us = 3'600'000'000;  // of one sample
 constexpr std::uint64_t kMostRate_Bps = 1ull << 44;   // of one sample
 constexpr std::uint32_t kMostSamples = 1u << 28;      // between two readings
