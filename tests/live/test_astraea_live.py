@@ -128,6 +128,18 @@ def bare(uses_machine, lock):
         yield Pair(fabric)
 
 
+def test_a_connection_whose_end_nobody_hears_is_gone_with_its_host(bare):
+    """Its namespace and its control's program: `uses_machine` looks for the latter."""
+    with Steered() as s, sending(bare, s.name, 1, 60) as sender:
+        (slot,) = s.wait_live(1)
+        cut = ["ip", "link", "set", bare.glue.lock.name("va"), "down"]
+        subprocess.run(["mnexec", "-a", str(bare.glue.nodes["h0"].pid), *cut], check=True)
+        sender.kill()  # what waits to be sent, and the end after it, go nowhere
+        sender.wait()
+        time.sleep(0.3)
+        assert s.slots["state"][slot] == LIVE, "the connection ended in time by itself"
+
+
 @pytest.mark.parametrize("asked", [20, 200, 1000])
 def test_packets_are_paced_without_a_queue_of_the_kernels(bare, asked):
     """K4: Mb/s of packets with their headers, whose window is 2,000 packets."""

@@ -171,7 +171,7 @@ def test_the_progress_line_fits_and_keeps_share_and_time_left():
     ids=lambda each: each.kind,
 )
 def test_a_run_tells_its_share_as_it_goes(tmp_path, monkeypatch, job):
-    monkeypatch.setattr("loomnet.running.run_loop.PROGRESS_S", 0.0)
+    monkeypatch.setattr("loomnet.running.reporting.PROGRESS_S", 0.0)
     monkeypatch.setattr("loomnet.running.virtual_clock.MOST_EVENTS", 20_000)
     seen = []
     lab = ln.Lab(directory=tmp_path, on_progress=lambda label, at: seen.append(share_done(at)))

@@ -11,7 +11,7 @@ from chakra_writer import ALL_REDUCE, COLLECTIVE, node, write
 import endings
 import loomnet as ln
 from loomnet.base.errors import UsageError
-from loomnet.running import run_loop, virtual_clock
+from loomnet.running import reporting, virtual_clock
 
 LEARN = Path(__file__).parent / "torch_ranks" / "learn.py"
 LOSS = r"step (?P<step>\d+) loss (?P<loss>\S+)"
@@ -479,8 +479,8 @@ def test_progress_knows_the_first_job_while_others_end(tmp_path, monkeypatch):
             return super().run(request, lambda progress: shown.append(progress.step or 0))
 
     monkeypatch.setattr(virtual_clock, "VirtualRunner", Watched)
-    monkeypatch.setattr(run_loop, "PROGRESS_S", 0)
-    monkeypatch.setattr(run_loop, "REPORT_REST", 0)
+    monkeypatch.setattr(reporting, "PROGRESS_S", 0)
+    monkeypatch.setattr(reporting, "REST", 0)
     made = ln.clos.two_tier(
         planes=1, leaves=2, spines=1, hosts_per_leaf=8, rate="10 Gb/s", delay="1 us"
     )

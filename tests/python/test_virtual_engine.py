@@ -314,7 +314,7 @@ def test_an_option_that_no_engine_knows_is_refused(lab):
 def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch):
     """However many events a call may run: it looks every 50 ms or so of wall time."""
     monkeypatch.setattr("loomnet.running.virtual_clock.MOST_EVENTS", 10**15)
-    monkeypatch.setattr("loomnet.running.run_loop.PROGRESS_S", 10**9)
+    monkeypatch.setattr("loomnet.running.reporting.PROGRESS_S", 10**9)
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     try:

@@ -118,6 +118,10 @@ class LivePanel(LiveNode):
 # a fibre without light. An error would end connections that wait for a circuit.
 _NOWHERE = f"route replace {HOST_PREFIX} via {GATEWAY} dev {HOST_INTERFACE} metric 4096"
 SPARE = 16  # descriptors
+# A connection that was closed while its last bytes were under way sends them again to a network
+# that is gone, by the kernel's own setting for two minutes. So long it holds its namespace, and
+# its congestion control's program.
+_FORGET = {"net/ipv4/tcp_orphan_retries": 1}
 
 
 class LiveFabric:
@@ -268,6 +272,8 @@ class LiveFabric:
         nodes = list(self.nodes.values())
         kill_marked(self.lock.run_id, keep={node.pid for node in nodes})
         for node in nodes:
+            with contextlib.suppress(OSError, RuntimeError):
+                inside(node.netns, lambda: write_sysctls(_FORGET))
             os.close(node.netns)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(node.pid, signal.SIGKILL)

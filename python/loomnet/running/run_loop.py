@@ -23,6 +23,7 @@ from loomnet.plugins.failures import PluginInterrupted
 from loomnet.running.control import Control, Controls, Faults, Snapshots
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
+from loomnet.running.reporting import Reports
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
 from loomnet.running.sender_rows import SenderRows
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from loomnet.running.recording import Recording
 
 T = TypeVar("T")
-
-PROGRESS_S = 0.25
-REPORT_REST = 20  # times as long as it took, a report is followed by none
 
 
 class Clock(PlayClock, PartClock, Protocol):
@@ -169,7 +167,7 @@ class RunLoop:
                 now, clock, plays, state, partial(senders.look, number)
             ),
         )
-        self.on_progress = on_progress
+        self.reports = Reports(on_progress, clock.engine, self.table)
         # Each has an entry for as long as it is so: a run may have very many jobs.
         self._running = dict.fromkeys(plays)
         self._horizons: dict[Play, int] = {}  # of those that play, as of their last look
@@ -181,7 +179,7 @@ class RunLoop:
         self.observed = Observed.of(request.options, every)
         self.observer = None if self.observed is None else Observer(clock, self.observed)
         self.watches = [watch for part in request.parts if (watch := part.watch(clock)) is not None]
-        self.began = self.reported = time.monotonic()
+        self.began = time.monotonic()
         self.counted = False  # captures know the first job's start
 
     # --- the run ----------------------------------------------------------------------------------
@@ -436,30 +434,7 @@ class RunLoop:
                 watch.take(self.lead.now(), {play.asked.number for play in self.playing})
 
     def report(self) -> None:
-        wall = time.monotonic()
-        shown = next(iter(self.playing), None)
-        if wall - self.reported < PROGRESS_S or shown is None:
-            return
-        if self._partly:
-            shown.look()
-        lines, waits = shown.steps()
-        counters = shown.run_counters()
-        # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of
-        # one seed would differ.
-        self.on_progress(
-            Progress.of(
-                shown.now(),
-                shown.iterations,
-                self.table,
-                counters,
-                lines,
-                waits=waits,
-                share=shown.share(counters),
-                remark=self.clock.engine.remark(shown.asked),
-            )
-        )
-        # A look at tens of thousands of queue pairs takes its time.
-        self.reported = wall + REPORT_REST * (time.monotonic() - wall)
+        self.reports.report(next(iter(self.playing), None), look=self._partly)
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:
