@@ -24,6 +24,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SEEDS = (1, 2)
 # Of each scenario below scenarios/, parameters with which it ends in a minute of the virtual clock.
 PARAMETERS: dict[str, dict[str, Any]] = {
+    "astraea/bars": {"only": "R9,R14,O6", "draws": 1},
+    "astraea/stair3": {"apart": "10 s"},
     "crosscheck_allreduce": {"repeat": 10},
     "crosscheck_flow": {},
     "crosscheck_incast": {},

@@ -75,10 +75,42 @@ def test_the_critics_learn_a_reward_and_the_actor_its_best():
     assert np.abs(found - 0.5 * seen[:, 0].numpy()).mean() < 0.1
 
 
-def test_a_learner_goes_on_as_if_it_had_not_stopped(tmp_path):
-    constants = td3.Td3(warm_up=10, policy_delay=2)
+def test_an_actor_stays_near_what_it_was_as_long_as_it_is_asked_to():
+    """By the weight's own arithmetic: where both terms are quadratic, the actor ends between."""
+    found = {}
+    for weight in (0.0, 0.1, 10.0):
+        constants = td3.Td3(
+            warm_up=200, policy_delay=2, actor_rate=1e-3, near=(weight, weight), near_over=100
+        )
+        learner = td3.Learner(2, 1, constants, seed=1)
+        replay = one_step(learner)
+        seen = replay.draw(500, np.random.default_rng(7))[0].numpy()
+        was = learner.act(seen)
+        learner.stay_near()
+        for _ in range(800):
+            learner.update(replay)
+        found[weight] = float(np.abs(learner.act(seen) - was).mean())
+    assert found[10.0] < 0.05 < 0.2 < found[0.0]
+    assert found[10.0] < found[0.1] <= found[0.0] + 0.02
+
+
+def test_the_weight_of_nearness_falls_evenly_in_its_logarithm():
+    learner = td3.Learner(2, 1, td3.Td3(near=(1.0, 0.01), near_over=100), seed=1)
+    assert learner.nearness == 0, "stay_near() has not been called"
+    learner.stay_near()
+    seen = []
+    for learner.updates in (0, 50, 100, 1000):
+        seen.append(learner.nearness)
+    assert seen == pytest.approx([1.0, 0.1, 0.01, 0.01])
+
+
+@pytest.mark.parametrize("near", [(0.0, 0.0), (1.0, 0.1)])
+def test_a_learner_goes_on_as_if_it_had_not_stopped(tmp_path, near):
+    constants = td3.Td3(warm_up=10, policy_delay=2, near=near, near_over=30)
     one = td3.Learner(2, 1, constants, seed=5)
     replay = one_step(one)
+    if near[0]:
+        one.stay_near()
     for _ in range(20):
         one.update(replay)
     torch.save({"learner": one.state_dict(), "replay": replay.state_dict()}, tmp_path / "kept")

@@ -50,22 +50,22 @@ def series(bottleneck: Bottleneck, control: Control, seed: int = 1) -> Series:
         who = rows["job"]
         stretch[k, who] = rows["srtt_ps"] / base[who]
     stretch[stretch <= 0] = np.nan  # no acknowledgement yet
-    there = _there(bottleneck, steps)
-    stretch[~there] = np.nan
-    capacity = _capacity(bottleneck, steps)[:, None]
+    present = there(bottleneck, steps)
+    stretch[~present] = np.nan
+    able = capacity(bottleneck, steps)[:, None]
     counters = world.loop.clock.engine.network.link_counters()
     row = counters["half"].tolist().index(BOTTLENECK)
     dropped = int(counters["drop_queue_full"][row])
     return Series(
-        share=np.diff(carried, axis=0) / (capacity * STEP_S * PAYING),
-        there=there,
+        share=np.diff(carried, axis=0) / (able * STEP_S * PAYING),
+        there=present,
         stretch=stretch,
         arrived=int(counters["packets"][row]) + dropped,
         dropped=dropped,
     )
 
 
-def _there(bottleneck: Bottleneck, steps: int) -> np.ndarray:
+def there(bottleneck: Bottleneck, steps: int) -> np.ndarray:
     """bool[steps, flows]: whether the flow is to send for all of the step."""
     begins = np.arange(steps)[:, None] * STEP_S
     starts = np.array([Time(each.start).seconds for each in bottleneck.flows])
@@ -77,7 +77,7 @@ def _there(bottleneck: Bottleneck, steps: int) -> np.ndarray:
     return (begins >= starts - little) & (begins + STEP_S <= starts + np.array(lasts) + little)
 
 
-def _capacity(bottleneck: Bottleneck, steps: int) -> np.ndarray:
+def capacity(bottleneck: Bottleneck, steps: int) -> np.ndarray:
     """Bytes a second that the link carries, by step: of a rate that changes the mean."""
     at = [0.0, *(Time(when).seconds for when, _ in bottleneck.changes), np.inf]
     rates = [Rate(bottleneck.rate).count, *(Rate(rate).count for _, rate in bottleneck.changes)]

@@ -36,11 +36,12 @@ class Series:
 class Settling(NamedTuple):
     """After a flow has come or gone: seconds until all flows stay near their shares, and until the
     flow that came does (NaN where none came); `None` where they do not while nothing else changes,
-    which takes `lasts` seconds."""
+    which takes `lasts` seconds. `flows`: how many are there."""
 
     all: float | None
     entering: float | None
     lasts: float
+    flows: int
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ def settlings(series: Series, band: float = 0.25) -> list[Settling]:
                 _since(near[:, flows].all(1)),
                 _since(near[:, came].all(1)) if came.any() else float("nan"),
                 (end - begin) * STEP_S,
+                int(flows.sum()),
             )
         )
         before = flows

@@ -26,7 +26,7 @@ from loomnet.learning.training import Training
 from loomnet.processes.folder import Folder
 
 CHECKPOINT, BOOK, POLICY, SIDECAR = "checkpoint.pt", "selection.json", "policy.astp", "policy.json"
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 SLICE = 100  # updates between two looks at the keyboard, the clock and the alarm
 CHECKPOINT_S, TOLD_S = 300.0, 60.0
 MOST_RESTARTS = 2  # with new seeds, after collapses
@@ -136,6 +136,7 @@ class SeedTraining:
                 seed=self.seed + APART * self._state["restarts"],
                 watch=self._cloned,
             )
+            training.learner.stay_near()
             self._state["cloned"] = {"error": found.error, "steps": found.steps}
             below = "below" if found.error < self._plan.cloning.below else "not below"
             self._say(

@@ -40,6 +40,11 @@ class Td3:
         noise, noise_clip: of target actions: standard deviation, and the largest.
         warm_up: updates of the critics before the first of the actor.
         clip: the largest norm of a gradient; None: none.
+        near: weight of the mean squared distance to the actions of the actor that `stay_near()`
+            took, first and last: a policy that imitates a rule is lost while critics know little,
+            else (Schmitt et al., "Kickstarting Deep Reinforcement Learning", 2018).
+        near_over: updates in which that weight falls from the one to the other, evenly in its
+            logarithm, or evenly to 0.
     """
 
     actor: tuple[int, ...] = (64, 32)
@@ -55,6 +60,8 @@ class Td3:
     noise_clip: float = 0.1
     warm_up: int = 2000
     clip: float | None = 1.0
+    near: tuple[float, float] = (0.0, 0.0)
+    near_over: int = 1
 
 
 # As the publication has it, as far as it says so.
@@ -226,6 +233,21 @@ class Learner:
         self._improve_actor = torch.optim.Adam(self.actor.parameters(), c.actor_rate)
         self._improve_critics = torch.optim.Adam(self.critics.parameters(), c.critic_rate)
         self.updates = 0
+        self._example: Actor | None = None  # what the actor stays near
+
+    def stay_near(self) -> None:
+        """From here on the actor stays near what it is now, as constants.near has it."""
+        self._example = copy.deepcopy(self.actor).requires_grad_(False)
+        self._example.eval()
+
+    @property
+    def nearness(self) -> float:
+        """The weight of the distance now."""
+        first, last = self.constants.near
+        if self._example is None or not first:
+            return 0.0
+        done = min(self.updates / self.constants.near_over, 1)
+        return first * (last / first) ** done if last else first * (1 - done)
 
     def act(self, inputs: np.ndarray) -> np.ndarray:
         """Actions float32[flows] of inputs float32[flows, inputs], without exploration."""
@@ -255,8 +277,13 @@ class Learner:
         found = {"critics": float(loss.detach())}
         if self.updates > c.warm_up and self.updates % c.policy_delay == 0:
             self.actor.train()
-            value = self.critics[0](now, self.actor(seen)).mean()
-            self._step(self._improve_actor, -value)
+            chosen = self.actor(seen)
+            value = self.critics[0](now, chosen).mean()
+            far = torch.zeros(())
+            if nearness := self.nearness:
+                assert self._example is not None
+                far = nearness * nn.functional.mse_loss(chosen, self._example(seen))
+            self._step(self._improve_actor, far - value)
             self._actor_follows.step(c.soft)
             found["value"] = float(value.detach())
         return found
@@ -290,6 +317,7 @@ class Learner:
         torch.load(weights_only=True) reads it."""
         return {
             "nets": [net.state_dict() for net in self._nets()],
+            "example": None if self._example is None else self._example.state_dict(),
             "optimizers": [each.state_dict() for each in self._optimizers()],
             "noise": self._noise.get_state(),
             "random": json.dumps(self._random.bit_generator.state),
@@ -299,6 +327,10 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for net, kept in zip(self._nets(), state["nets"], strict=True):
             net.load_state_dict(kept)
+        self._example = None
+        if state["example"] is not None:
+            self.stay_near()
+            cast(Actor, self._example).load_state_dict(state["example"])
         for optimizer, kept in zip(self._optimizers(), state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self._noise.set_state(state["noise"])

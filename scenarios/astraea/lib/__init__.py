@@ -1,1 +1,24 @@
 """What the scenarios of Astraea share."""
+
+from .bars import O1 as O1
+from .bars import P3 as P3
+from .bars import R1 as R1
+from .bars import RESOLUTION_S as RESOLUTION_S
+from .bars import UNITS as UNITS
+from .bars import Bounds as Bounds
+from .bars import bars_of_one as bars_of_one
+from .bars import changing as changing
+from .bars import means as means
+from .bars import stair as stair
+from .pictures import efficiency as efficiency
+from .pictures import over_time as over_time
+from .rig import Played as Played
+from .rig import among as among
+from .rig import play as play
+from .rig import series as series
+from .schemes import RULES as RULES
+from .schemes import control as control
+from .schemes import named as named
+from .settling import Settled as Settled
+from .settling import median as median
+from .settling import settled as settled
