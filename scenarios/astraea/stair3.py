@@ -36,7 +36,8 @@ def stair3(
     to 0.2 s later, by the seed.
     """
     live = lab.clock == "live"
-    everything = ("astraea", "cubic") if live else ("astraea", "teacher", *astraea.RULES)
+    rule = () if policy == "teacher" else ("teacher",)
+    everything = ("astraea", "cubic") if live else ("astraea", *rule, *astraea.RULES)
     wanted = list(everything) if schemes == "all" else astraea.named(schemes)
     runs: dict[str, list[astraea.Played]] = {}
     for name in wanted:

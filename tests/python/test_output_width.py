@@ -167,7 +167,12 @@ def test_the_progress_line_fits_and_keeps_share_and_time_left():
 
 @pytest.mark.parametrize(
     "job",
-    [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"), ln.Permutation("20 MB", 3)],
+    [
+        ln.AllReduce("1 MB", 60),
+        ln.Incast("200 MB"),
+        ln.Permutation("20 MB", 3),
+        ln.Flows("1 TB", pairs=[(0, 1)], lifetimes=["10 ms"], starts=["1 ms"], transport="tcp"),
+    ],
     ids=lambda each: each.kind,
 )
 def test_a_run_tells_its_share_as_it_goes(tmp_path, monkeypatch, job):

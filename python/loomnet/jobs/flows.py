@@ -272,6 +272,15 @@ class Flows(_Pairwise, Job):
         return min((start.count for start in self.starts), default=0)
 
     @property
+    def until(self) -> Time | None:
+        """By when all flows have ended, where each has a time to last and a time to start."""
+        if not self.lifetimes or self.gap is not None or self.load is not None:
+            return None
+        starts = [each.count for each in self.starts] or [0] * len(self.lifetimes)
+        pairs = zip(starts, self.lifetimes, strict=True)
+        return Time.of(max(start + each.count for start, each in pairs))
+
+    @property
     def distribution(self) -> flowsizes.FlowSizes:
         if isinstance(self.sizes, flowsizes.FlowSizes):
             return self.sizes
