@@ -110,7 +110,7 @@ BARS: dict[str, Row] = {
     "O3": Row({"30ms-120ms": two_at_unlike_rtts("120 ms")}, JUST(contested_jain=0.93)),
 }
 DEEP = (2, 4, 16)  # bandwidth-delay products, of R5
-OTHERS = ("R5", "O6", "P6")
+OTHERS = ("R5", "O6")
 
 
 @ln.scenario
@@ -151,8 +151,6 @@ def bars(
         deep(lab, runs)
     if "O6" in wanted:
         beside_cubic(lab, tcp, draws)
-    if "P6" in wanted:
-        outside(lab, runs)
 
 
 def told(lab, where, runs):
@@ -182,11 +180,3 @@ def beside_cubic(lab, tcp, draws):
             half = played.series.share[len(played.series.share) // 2 :]
             shares.append(float(half[:, 0].mean() * (others + 1) / half.sum(1).mean()))
         lab.metric("O6_share", sum(shares) / draws, unit="ratio", label=f"{others}cubic")
-
-
-def outside(lab, runs):
-    """P6: links that change, to rates and round trips in and out of the training's ranges, each
-    part by itself. Published, no bound."""
-    for where, (low, high) in {"in_range": (10, 100), "beyond": (400, 800)}.items():
-        found = runs(f"P6.{where}", lambda seed, a=low, b=high: astraea.changing(a, b, seed), None)
-        told(lab, f"P6.{where}", found)

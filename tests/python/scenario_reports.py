@@ -25,6 +25,13 @@ SEEDS = (1, 2)
 # Of each scenario below scenarios/, parameters with which it ends in a minute of the virtual clock.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "astraea/bars": {"only": "R9,R14,O6", "draws": 1},
+    "astraea/responsiveness": {
+        "schemes": "astraea,cubic",
+        "cubic": "2",
+        "beyond": False,
+        "draws": 1,
+        "length": 20,
+    },
     "astraea/stair3": {"apart": "10 s"},
     "crosscheck_allreduce": {"repeat": 10},
     "crosscheck_flow": {},

@@ -119,3 +119,35 @@ def test_a_bar_by_its_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(ln.UsageError, match=said):
             go(tmp_path / "no", "bars", **given)
+
+
+def test_a_link_whose_round_trip_changes(tmp_path: Path) -> None:
+    """A flow that does nothing has the round trips that were drawn, and a stretch of 1."""
+    within = astraea.Within((40, 80), (10, 60))
+    drawn = astraea.changing(within, 4, length_s=30)
+    assert len(drawn.rtts) == 3 and all(10 <= each <= 60 for each in drawn.rtts)
+    held = {"cc": "astraea", "policy": "hold", "startup": "none"}
+    lab = Lab("x", directory=tmp_path)
+    played = astraea.play(lab, drawn.link, held, "run", 1, drawn.faults)
+    assert drawn.stretch(played.series) == pytest.approx(1, abs=0.03)
+    part = played.series.stretch[:, 0].reshape(3, -1)[:, 100:].mean(1)
+    assert part == pytest.approx(np.array(drawn.rtts) / min(drawn.rtts), rel=0.05)
+
+
+def test_one_flow_where_links_change(tmp_path: Path) -> None:
+    report = go(
+        tmp_path,
+        "responsiveness",
+        schemes="teacher,cubic",
+        cubic="2",
+        beyond=False,
+        draws=1,
+        length=20,
+    )
+    figures = {row.dotted: row.value for row in report.rows}
+    for scheme in ("teacher", "cubic"):
+        assert 0.3 < figures[f"in_range.{scheme}.alone.utilisation"] <= 1
+        assert 0 < figures[f"in_range.{scheme}.2cubic.equal_share"] < 3
+    assert (tmp_path / "responsiveness_in_range.png").stat().st_size > 10_000
+    with pytest.raises(ln.UsageError, match="cubic: 'two' is no list of numbers"):
+        go(tmp_path / "no", "responsiveness", cubic="two")

@@ -7,9 +7,14 @@ from .bars import RESOLUTION_S as RESOLUTION_S
 from .bars import UNITS as UNITS
 from .bars import Bounds as Bounds
 from .bars import bars_of_one as bars_of_one
-from .bars import changing as changing
 from .bars import means as means
 from .bars import stair as stair
+from .changing import BEYOND as BEYOND
+from .changing import IN_RANGE as IN_RANGE
+from .changing import Changing as Changing
+from .changing import Within as Within
+from .changing import changing as changing
+from .pictures import cumulative as cumulative
 from .pictures import efficiency as efficiency
 from .pictures import over_time as over_time
 from .rig import Played as Played

@@ -78,20 +78,6 @@ def stair(
     )
 
 
-def changing(low: float, high: float, seed: int) -> Bottleneck:
-    """Three flows for 60 s on a link whose rate is drawn anew every 10 s, Mb/s between these; its
-    round trip is drawn once, 20 to 200 ms."""
-    random = np.random.default_rng((seed, 6))
-    rates = [f"{random.uniform(low, high):.3f} Mb/s" for _ in range(6)]
-    return Bottleneck(
-        rate=rates[0],
-        rtt=f"{random.uniform(20, 200):.3f} ms",
-        flows=[Flow(), Flow("1 s"), Flow("2 s")],
-        length="60 s",
-        changes=[(f"{10 * k} s", each) for k, each in enumerate(rates) if k],
-    )
-
-
 def means(runs: Sequence[Played]) -> dict[str, float]:
     """Of the runs' scores."""
     rows = [each.scores.row() for each in runs]

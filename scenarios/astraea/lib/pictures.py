@@ -69,3 +69,27 @@ def efficiency(runs: Mapping[str, Sequence[Played]]) -> Any:
     axes.set_ylabel("use of the link")
     axes.grid(alpha=0.25)
     return figure
+
+
+def cumulative(samples: Mapping[str, Sequence[float]], what: str) -> Any:
+    """Share of values up to each, a line for each name."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(samples.items()):
+        ordered = np.sort(np.asarray(values, float))
+        axes.step(
+            ordered,
+            np.arange(1, len(ordered) + 1) / len(ordered),
+            where="post",
+            label=name,
+            color=_COLOURS[number % len(_COLOURS)],
+            linestyle=("-", "--", ":")[number // len(_COLOURS) % 3],
+            linewidth=1.2,
+        )
+    axes.set_xlabel(what)
+    axes.set_ylabel("share of runs")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.25)
+    return figure

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 import loomnet as ln
+from loomnet.faults.model import Fault
 from loomnet.learning import Bottleneck
 from loomnet.learning.measured import PAYING, capacity, there
 from loomnet.learning.scores import STEP_S, Scores, Series, scores
@@ -35,11 +36,16 @@ class Played:
 
 
 def play(
-    lab: ln.Lab, link: Bottleneck, tcp: Mapping, label: str, seed: int | None = None
+    lab: ln.Lab,
+    link: Bottleneck,
+    tcp: Mapping,
+    label: str,
+    seed: int | None = None,
+    faults: Sequence[Fault] = (),
 ) -> Played:
     """All flows of `link` under one control, as `tcp` has it. The run's checks and figures have the
-    label."""
-    return _played(lab, link, [_job(link, range(len(link.flows)))], tcp, label, seed)
+    label; `faults` come beside the link's own."""
+    return _played(lab, link, [_job(link, range(len(link.flows)))], tcp, label, seed, faults)
 
 
 def among(
@@ -49,10 +55,11 @@ def among(
     others: Mapping,
     label: str,
     seed: int | None = None,
+    faults: Sequence[Fault] = (),
 ) -> Played:
     """The first flow under one control and all others under another. Virtual clock."""
     first, rest = _job(link, [0], tcp), _job(link, range(1, len(link.flows)), others)
-    return _played(lab, link, [first, rest], {}, label, seed)
+    return _played(lab, link, [first, rest], {}, label, seed, faults)
 
 
 def _job(link: Bottleneck, flows: Sequence[int], cc: Mapping | None = None) -> ln.Flows:
@@ -77,12 +84,12 @@ def _job(link: Bottleneck, flows: Sequence[int], cc: Mapping | None = None) -> l
     )
 
 
-def _played(lab, link, jobs, tcp, label, seed):
+def _played(lab, link, jobs, tcp, label, seed, faults):
     count = len(link.flows)
     result = lab.run(
         link.fabric(),
         jobs if len(jobs) > 1 else jobs[0],
-        link.faults(),
+        [*link.faults(), *faults],
         seed=lab.seed if seed is None else seed,
         tcp={"mtu": MTU, **link.tcp, **tcp},
         jitter="0 s",
