@@ -55,7 +55,6 @@ LN_INLINE ln_u32 astraea_log2(ln_u64 x) {
   ln_u32 top = astraea_top_bit(x);
   ln_u64 mantissa = x << (63 - top) >> 32; /* 2^31 to 2^32 */
   ln_u32 result = top - 20;
-#pragma unroll
   for (int i = 0; i < 16; ++i) {
     mantissa = mantissa * mantissa >> 31;
     ln_u32 digit = (ln_u32)(mantissa >> 32);

@@ -1,6 +1,6 @@
 /* What Astraea's policy sees of an interval, in whole numbers: core/transport/congestion/astraea/features.cpp
- * has the same features in floats. Inputs count 1/4096 and differ from the rounded floats by one at most
- * (tests/cpp/transport/astraea_frame_test.cpp). Liao et al., EuroSys 2024. */
+ * has the same features in floats. Inputs count 1/4096 and differ from the rounded floats by one at most, on paths
+ * of 1 Mb/s and more (tests/cpp/transport/astraea_kernel_policy_test.cpp). Liao et al., EuroSys 2024. */
 #ifndef LOOMNET_EBPF_ASTRAEA_FRAME_H
 #define LOOMNET_EBPF_ASTRAEA_FRAME_H
 

@@ -4,7 +4,7 @@
  *   .rodata.config  struct ln_control_config
  *   .data.counts    struct ln_control_counts
  *   ln_policy       of a control whose program can decide by itself: an array with one value, what it decides by
- *   ln_trial        the same: a program for BPF_PROG_TEST_RUN, and the map of that name with what it works on */
+ *   ln_trial        the same: a program for BPF_PROG_TEST_RUN, and ln_trial_memory, an array with what it works on */
 #ifndef LOOMNET_EBPF_CONTROL_ABI_H
 #define LOOMNET_EBPF_CONTROL_ABI_H
 

@@ -288,7 +288,7 @@ def test_a_slot_says_whose_it_is(uses_machine, host):
 # --- as a user runs it ----------------------------------------------------------------------------
 
 
-def two_flows(clock, folder):
+def two_flows(clock, folder, **options):
     job = ln.Flows(
         sizes=["24 MB"], count=2, pairs=((0, 2), (1, 3)), starts=["0 s", "1 s"], transport="tcp"
     )
@@ -297,7 +297,7 @@ def two_flows(clock, folder):
     return Lab("astraea", clock=clock, directory=folder).run(
         fabric,
         job,
-        tcp={"cc": "astraea", "mtu": 1500},
+        tcp={"cc": "astraea", "mtu": 1500, **options},
         sample="20 ms",
         observe=series,
         queues=[BOTTLENECK],

@@ -10,7 +10,7 @@ namespace loomnet::astraea {
 
 std::uint32_t state_of(const astraea_slot& slot);
 
-// Lines 0 to 2 of a slot as they were at one moment; nothing where the kernel wrote during each of some
+// A slot as it was at one moment, but for what the agent itself writes; nothing where the kernel wrote during each of some
 // tries. The caller checks the values: they are the memory's, whatever is in it.
 std::optional<astraea_slot> read_slot(const astraea_slot& slot);
 
