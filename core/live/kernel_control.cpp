@@ -55,8 +55,8 @@ KernelControl::KernelControl(const std::string& control, const std::string& name
                              std::uint32_t slots)
     : name_(name),
       agent_(std::move(agent)),
-      object_(load_control(control, name, slots,
-                           {.flags = agent_->first_flags(), .decides = agent_->policy_bytes() > 0})),
+      object_(
+          load_control(control, name, slots, {.flags = agent_->first_flags(), .decides = agent_->policy_bytes() > 0})),
       slots_(object_.get(), "ln_slots", agent_->slot_bytes(), slots) {
   if (const std::size_t bytes = agent_->policy_bytes(); bytes > 0) {
     policy_ = MappedMap(object_.get(), "ln_policy", bytes, 1);

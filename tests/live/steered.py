@@ -58,15 +58,15 @@ def bottleneck(rate="100 Mb/s", hosts=1, rtt_ms=5.0, buffer="62 kB"):
     return fabric.check().place("*", "engine")
 
 
-def steady_policy():
-    """A file's bytes: a network of the default's size, 55-64-32-1, that keeps six packets of its
-    flow in the queue, by the last feature of the newest frame (log2 of the queue and one, over 8).
-    The other weights of the hidden layers are noise that the last layer does not listen to."""
+def steady_policy(packets=3):
+    """A file's bytes: a network of the default's size, 55-64-32-1, that keeps `packets` of its flow
+    in the queue, by the last feature of the newest frame (log2 of the queue and one, over 8). The
+    other weights of the hidden layers are noise that the last layer does not listen to."""
     draw = np.random.default_rng(3)
     first, second, last = (draw.normal(0, 0.05, size) for size in ((64, 55), (32, 64), (1, 32)))
     first[0], second[0], last[0] = 0, 0, 0
-    first[0, 54], second[0, 0], last[0, 0] = 1, 1, -4
-    end = np.array([4 * np.log2(7) / 8])
+    first[0, 54], second[0, 0], last[0, 0] = 1, 1, -6
+    end = np.array([6 * np.log2(packets + 1) / 8])
     layers = [(first, np.zeros(64)), (second, np.zeros(32)), (last, end)]
     policy = _core.astraea.Policy(layers)
     policy.quantise()

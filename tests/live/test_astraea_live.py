@@ -26,6 +26,7 @@ from steered import (
     acked,
     bottleneck,
     sending,
+    steady_policy,
 )
 
 import loomnet as ln
@@ -163,19 +164,22 @@ def test_packets_are_paced_without_a_queue_of_the_kernels(bare, asked):
 
 
 @pytest.mark.parametrize(
-    ("most_ns", "tries"),
+    ("most_ns", "tries", "agent"),
     [
         # What a program costs that does far more than it should. Nanoseconds of a machine that
         # others use are no bar.
-        (450, TRIES),
-        pytest.param(150, 5, marks=pytest.mark.soak),
+        (450, TRIES, "thread"),
+        pytest.param(150, 5, "thread", marks=pytest.mark.soak),
+        pytest.param(150, 5, "kernel", marks=pytest.mark.soak),
     ],
 )
-def test_an_acknowledgement_costs_little(bare, most_ns, tries):
-    """K1, with the program in the processor's caches: some 20 k acknowledgements a second."""
+def test_an_acknowledgement_costs_little(bare, most_ns, tries, agent):
+    """K1, with the program in the processor's caches: some 20 k acknowledgements a second. Where
+    the program decides, a decision is in one of some hundreds of them."""
     found = []
+    own = {"policy": _core.astraea_policy(steady_policy()), "arithmetic": "int16"}
     for _ in range(tries):
-        with Steered() as s, sending(bare, s.name, 1, 2.5) as sender:
+        with Steered(agent=agent, **own) as s, sending(bare, s.name, 1, 2.5) as sender:
             s.core.measure()
             s.core.start()
             s.wait_live(1)

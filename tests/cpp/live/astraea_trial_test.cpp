@@ -24,7 +24,9 @@ using namespace astraea;
 // ln_trial with a policy.
 class Trial {
  public:
-  Trial() : began_(std::chrono::steady_clock::now()), object_(load_control("astraea", "lnt_trial", 1, kLoad), bpf_object__close) {
+  Trial()
+      : began_(std::chrono::steady_clock::now()),
+        object_(load_control("astraea", "lnt_trial", 1, kLoad), bpf_object__close) {
     load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
     policies_ = MappedMap(object_.get(), "ln_policy", sizeof(astraea_policies), 1);
     memory_ = MappedMap(object_.get(), "ln_trial_memory", sizeof(astraea_trial), 1);

@@ -162,7 +162,8 @@ TEST_P(KernelNet, ActsAsTheEnginesFormToTheBit) {
 INSTANTIATE_TEST_SUITE_P(
     Nets, KernelNet,
     ::testing::Values(Net{{64, 32}, {}}, Net{{256, 128, 64}, {.features = FeatureSet::astraea10}}, Net{{}, {}},
-                      Net{{10, 3, 7, 1, 9, 5, 12}, {.features = FeatureSet::rel8, .frames = 6, .spacing = Spacing::doubled}},
+                      Net{{10, 3, 7, 1, 9, 5, 12},
+                          {.features = FeatureSet::rel8, .frames = 6, .spacing = Spacing::doubled}},
                       Net{{33}, {.features = FeatureSet::ours11, .frames = 16}}));
 
 TEST(KernelNet, SaturatesAsTheEnginesForm) {
@@ -171,8 +172,8 @@ TEST(KernelNet, SaturatesAsTheEnginesForm) {
   std::vector<Layer> layers;
   for (std::uint16_t l = 0; l < 6; ++l) {
     const std::uint16_t in = l == 0 ? 8 : 64, out = l == 5 ? 1 : 64;
-    layers.push_back({in, out, std::vector<float>(std::size_t{in} * out, l % 2 ? -8.0f : 7.999f),
-                      std::vector<float>(out, 100.0f)});
+    layers.push_back(
+        {in, out, std::vector<float>(std::size_t{in} * out, l % 2 ? -8.0f : 7.999f), std::vector<float>(out, 100.0f)});
   }
   Policy policy(spec, std::move(layers));
   policy.quantise();
@@ -319,8 +320,10 @@ TEST(KernelPolicy, RefusesInOneLineWhatHasNoPlace) {
   const auto by = [](const Policy& policy) { return add_policy(policy.serialize()); };
   const std::string kernel = "kernel";
   EXPECT_THAT(refusal({{"agent", kernel}}), HasSubstr("astraea.agent: \"kernel\" needs a trained policy"));
-  EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(testbed::random_policy(1))}}),
-              HasSubstr("astraea.policy: it has no form of whole numbers; write its file after quantise(), or leave out agent="));
+  EXPECT_THAT(
+      refusal({{"agent", kernel}, {"policy", by(testbed::random_policy(1))}}),
+      HasSubstr(
+          "astraea.policy: it has no form of whole numbers; write its file after quantise(), or leave out agent="));
   EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(quantised(1))}, {"arithmetic", std::string("float32")}}),
               HasSubstr("astraea.arithmetic: a kernel has no floats"));
   EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(quantised(1, {300}))}}),

@@ -77,7 +77,8 @@ inline astraea::Measured measured(const astraea_counters& base, const astraea_re
   m.avg_thr_Bps = over(r.sums.rate_sum_Bps - base.rate_sum_Bps, rates);
   m.avg_urtt_us = over(r.sums.rtt_sum_us - base.rtt_sum_us, rtts);
   m.srtt_x8_us = r.srtt_x8_us;
-  m.loss_Bps = static_cast<double>(r.sums.lost - base.lost) * r.mss / (static_cast<double>(r.sums.at_us - base.at_us) / 1e6);
+  m.loss_Bps =
+      static_cast<double>(r.sums.lost - base.lost) * r.mss / (static_cast<double>(r.sums.at_us - base.at_us) / 1e6);
   m.packets_out = r.packets_out;
   m.retrans_out = r.retrans_out;
   m.cwnd = r.cwnd;

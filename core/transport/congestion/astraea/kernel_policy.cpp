@@ -52,7 +52,8 @@ void check_kernel_policy(const Policy& policy) {
     weights += std::size_t{padded(layer.in)} * layer.out;
   }
   if (weights > ASTRAEA_WEIGHTS) {
-    refuse_policy("layers: " + std::to_string(weights) + " weights, rows filled up to multiples of 8; in the kernel's "
+    refuse_policy("layers: " + std::to_string(weights) +
+                  " weights, rows filled up to multiples of 8; in the kernel's "
                   "program 65536 at most; give a smaller network, or agent=\"thread\"");
   }
 }
