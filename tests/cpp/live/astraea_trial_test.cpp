@@ -4,8 +4,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 
@@ -25,9 +25,9 @@ using namespace astraea;
 class Trial {
  public:
   Trial()
-      : began_(std::chrono::steady_clock::now()),
-        object_(load_control("astraea", "lnt_trial", 1, kLoad), bpf_object__close) {
-    load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+      : began_s_(processor_s()),
+        object_(load_control("astraea", "lnt_trial", 1, kLoad), bpf_object__close),
+        load_s(processor_s() - began_s_) {
     policies_ = MappedMap(object_.get(), "ln_policy", sizeof(astraea_policies), 1);
     memory_ = MappedMap(object_.get(), "ln_trial_memory", sizeof(astraea_trial), 1);
     program_ = bpf_program__fd(bpf_object__find_program_by_name(object_.get(), "ln_trial"));
@@ -46,12 +46,21 @@ class Trial {
     return {info.run_cnt, info.run_time_ns};
   }
 
-  double load_s = 0;
-
  private:
   static constexpr ControlLoad kLoad{.decides = true, .trial = true};
-  std::chrono::steady_clock::time_point began_;
-  std::unique_ptr<bpf_object, decltype(&bpf_object__close)> object_;
+  static double processor_s() {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+  }
+
+  const double began_s_;
+  const std::unique_ptr<bpf_object, decltype(&bpf_object__close)> object_;
+
+ public:
+  const double load_s;  // the verifier runs in the thread that loads
+
+ private:
   MappedMap policies_, memory_;
   int program_ = -1;
 };
@@ -109,11 +118,10 @@ TEST_F(AstraeaTrial, TheKernelDecidesAsTheEnginesBuildToTheByte) {
 }
 
 TEST_F(AstraeaTrial, LoadsAndDecidesInItsTime) {
-  // K5. Nanoseconds of a machine that others use are no bar: the bound here is three times the bar's 1.5 ns a product;
-  // the figure is printed.
+  // K5: the shortest of 40 blocks, and the processor's time, since others use the machine, too.
   Trial kernel;
   std::printf("K5: loaded in %.3f s\n", kernel.load_s);
-  EXPECT_LT(kernel.load_s, 5.0);
+  EXPECT_LT(kernel.load_s, 0.5);
   const Fd stats(bpf_enable_stats(BPF_STATS_RUN_TIME));
   ASSERT_GE(stats.get(), 0);
   const struct {
@@ -145,7 +153,7 @@ TEST_F(AstraeaTrial, LoadsAndDecidesInItsTime) {
       continue;
     }
     std::printf("K5: %s: %.2f us a decision, %.2f ns a product\n", net.name, best / 1e3, (best - rest) / net.products);
-    EXPECT_LT((best - rest) / net.products, 4.5) << net.name;
+    EXPECT_LT((best - rest) / net.products, 1.5) << net.name;
   }
 }
 
