@@ -1,16 +1,12 @@
 /* Astraea in the kernel's TCP (Liao et al., EuroSys 2024): a struct_ops congestion control whose window an
- * agent in user space sets through a slot that both map. A flow that no agent attends to is in additive
- * increase and multiplicative decrease by the kernel's own functions. astraea.h has the arithmetic,
- * astraea_abi.h the slot.
+ * agent in user space sets through a slot that both map, or that the program itself sets by a policy in whole
+ * numbers (ln_config.decides; astraea_inside.h). A flow that neither attends to is in additive increase and
+ * multiplicative decrease by the kernel's own functions. astraea.h has the arithmetic, astraea_abi.h the slot.
  *
  * cong_control has four arguments from Linux 6.10 on and two before; astraea_rs.bpf.c is the other form. */
-#include "astraea.h"
-#include "kernel_tcp.h"
+#include "astraea_inside.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* Of the run; set before the object is loaded. */
-const volatile struct ln_control_config ln_config SEC(".rodata.config") = {ASTRAEA_SLOTS - 1, 0};
 
 struct ln_control_counts ln_counts SEC(".data.counts") = {0};
 
@@ -21,13 +17,6 @@ struct {
   __type(key, ln_u32);
   __type(value, struct astraea_slot);
 } ln_slots SEC(".maps");
-
-/* What a flow keeps in the 104 bytes that a control has in its socket. */
-struct flow {
-  ln_u32 slot; /* its number and one; ASTRAEA_NO_SLOT: none, for life; 0: ln_init has not been called yet */
-  ln_u32 mode;
-  ln_u32 min_rtt_us;
-};
 
 LN_INLINE struct flow* flow_of(struct sock* sk) {
   return (struct flow*)((struct inet_connection_sock*)sk)->icsk_ca_priv;
@@ -79,9 +68,11 @@ void BPF_PROG(ln_init, struct sock* sk) {
   ln_u64 now = bpf_ktime_get_ns();
   flow->slot = ASTRAEA_NO_SLOT;
   flow->mode = ASTRAEA_START;
-  flow->min_rtt_us = 0;
+  flow->min_rtt_us = flow->command = flow->start_cnt = 0;
+  flow->due_us = flow->judged_us = flow->start_sum_us = 0;
+  int kept = !ln_config.decides || bpf_sk_storage_get(&ln_memory, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
   ln_u32 first = (ln_u32)ln_mix64(sk->__sk_common.skc_num);
-  for (ln_u32 i = 0; i < ASTRAEA_PROBES; ++i) {
+  for (ln_u32 i = 0; kept && i < ASTRAEA_PROBES; ++i) {
     ln_u32 index = (first + i) & ln_config.slot_mask;
     struct astraea_slot* s = bpf_map_lookup_elem(&ln_slots, &index);
     if (!s || !take(s, now)) continue;
@@ -97,7 +88,10 @@ void BPF_PROG(ln_init, struct sock* sk) {
     s->ca_state = s->wseq = 0;
     s->command = s->pacing_cmd = 0;
     s->flags = ln_config.flags;
-    s->timeout_ms = s->agent_epoch = 0;
+    s->timeout_ms = s->agent_epoch = s->decisions = s->intervals = 0;
+    s->decided_us = s->seen_Bps = 0;
+    s->seen_loss_Bps = s->seen_cwnd = s->seen_rtt_us = s->seen_min_rtt_us = s->seen_queue_x256 = 0;
+    s->action = 0;
     __sync_lock_test_and_set(&s->state, ASTRAEA_LIVE);
     flow->slot = index + 1;
     break;
@@ -148,30 +142,82 @@ LN_INLINE void publish(struct astraea_slot* s, struct tcp_sock* tp, struct flow*
   __sync_lock_test_and_set(&s->wseq, seq + 2);
 }
 
+/* Sets the pacing of the socket, in payload, and returns it; 0 where no round trip is known. `asked`: with headers,
+ * 0 for what follows from the window. */
+LN_INLINE ln_u64 pace(struct sock* sk, struct tcp_sock* tp, ln_u64 asked, int grows) {
+  ln_u64 rate = asked ? astraea_without_headers(asked, tp->mss_cache, header_bytes(tp))
+                      : astraea_pacing(tp->snd_cwnd, tp->packets_out, tp->mss_cache, tp->srtt_us, grows);
+  ln_u64 most = sk->sk_max_pacing_rate;
+  if (rate) sk->sk_pacing_rate = rate < most ? rate : most;
+  return rate;
+}
+
+/* Where the program decides: a start-up or an interval may end with this acknowledgement, whose counters are in the
+ * slot. */
+LN_INLINE void look(struct sock* sk, struct tcp_sock* tp, struct flow* flow, struct astraea_slot* s,
+                    const struct astraea_bank* bank, const struct rate_sample* rs, ln_u64 now_us) {
+  ln_u32 to = 0;
+  if (flow->mode == ASTRAEA_START) {
+    to = (s->flags & ASTRAEA_NO_SLOW_START) ? astraea_bounded(bank, s->cwnd) : leave_start(flow, s, bank, rs, now_us);
+    if (to) {
+      flow->command = to;
+      flow->mode = ASTRAEA_AGENT;
+    }
+  }
+  if (flow->due_us && now_us >= flow->due_us) {
+    ln_u32 decided = end_interval(sk, s, bank, flow, now_us);
+    if (decided) to = decided;
+  }
+  if (!to) return;
+  tp->snd_cwnd = astraea_window(to, tp->snd_cwnd_clamp, s->ca_state == TCP_CA_LOSS, tp->snd_cwnd, 0);
+  s->cwnd = tp->snd_cwnd;
+  s->mode = flow->mode;
+  ln_u64 rate = pace(sk, tp, 0, 0);
+  if (rate) s->pacing_Bps = astraea_with_headers(rate, tp->mss_cache, header_bytes(tp));
+}
+
 LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs) {
   struct tcp_sock* tp = (struct tcp_sock*)sk;
   struct flow* flow = flow_of(sk);
   /* The acknowledgement of the SYN comes before ln_init. */
   if (!flow->slot) return;
   ln_u64 now_us = tp->tcp_mstamp, command = 0, pacing = 0; /* the kernel has just read the clock */
-  ln_u32 timeout = 0, flags = 0;
+  ln_u32 timeout = 0, flags = 0, wanted;
+  int attended;
   ln_u32 state = BPF_CORE_READ_BITFIELD((struct inet_connection_sock*)sk, icsk_ca_state);
   struct astraea_slot* s = slot_of(flow);
-  if (s) {
-    command = *(volatile ln_u64*)&s->command;
-    pacing = s->pacing_cmd;
-    timeout = s->timeout_ms;
-    flags = s->flags;
+  const struct astraea_bank* bank = 0;
+  if (ln_config.decides) {
+    if (s) {
+      bank = active_bank();
+      flags = s->flags;
+    }
+    attended = bank && *(volatile ln_u32*)&bank->version;
+    if (attended) {
+      if (flow->mode == ASTRAEA_FALLBACK) { /* the policy is there again, and goes on from the kernel's window */
+        flow->command = tp->snd_cwnd;
+        flow->due_us = 0;
+      }
+      note_acknowledgement(sk, flow, s, bank, now_us);
+    }
+    wanted = flow->command;
+  } else {
+    if (s) {
+      command = *(volatile ln_u64*)&s->command;
+      pacing = s->pacing_cmd;
+      timeout = s->timeout_ms;
+      flags = s->flags;
+    }
+    attended = astraea_attended(command, (ln_u32)(now_us / 1000), timeout);
+    wanted = astraea_command_window(command);
   }
-  int attended = astraea_attended(command, (ln_u32)(now_us / 1000), timeout);
-  ln_u32 wanted = astraea_command_window(command);
   if (attended && wanted) {
     tp->snd_cwnd = astraea_window(wanted, tp->snd_cwnd_clamp, state == TCP_CA_LOSS, tp->snd_cwnd, rs->acked_sacked);
     flow->mode = ASTRAEA_AGENT;
   } else if (flow->mode == ASTRAEA_START && (flags & ASTRAEA_NO_SLOW_START)) {
     /* The initial window stays. */
   } else if (flow->mode == ASTRAEA_START && attended && (state >= TCP_CA_CWR || rs->losses > 0)) {
-    /* A loss ends the start; the agent, which is there, says with which window. */
+    /* A loss ends the start; who decides, and is there, says with which window. */
   } else {
     if (flow->mode == ASTRAEA_AGENT) {
       flow->mode = ASTRAEA_FALLBACK;
@@ -185,15 +231,11 @@ LN_INLINE void on_ack(struct sock* sk, ln_u32 ack, const struct rate_sample* rs)
       tcp_reno_cong_avoid(sk, ack, rs->acked_sacked);
     }
   }
-  /* The kernel paces payload. */
-  ln_u64 rate = pacing && flow->mode == ASTRAEA_AGENT ? astraea_without_headers(pacing, tp->mss_cache, header_bytes(tp))
-                                                      : astraea_pacing(tp->snd_cwnd, tp->packets_out, tp->mss_cache,
-                                                                       tp->srtt_us, flow->mode != ASTRAEA_AGENT);
-  if (rate) {
-    ln_u64 most = sk->sk_max_pacing_rate;
-    sk->sk_pacing_rate = rate < most ? rate : most;
-  }
-  if (s) publish(s, tp, flow, rs, now_us, state, rate);
+  int steered = flow->mode == ASTRAEA_AGENT;
+  ln_u64 rate = pace(sk, tp, steered ? pacing : 0, !steered);
+  if (!s) return;
+  publish(s, tp, flow, rs, now_us, state, rate);
+  if (ln_config.decides && bank && attended) look(sk, tp, flow, s, bank, rs, now_us);
 }
 
 SEC("struct_ops/ln_cong_control")
@@ -236,3 +278,24 @@ struct tcp_congestion_ops ln_control = {
     .undo_cwnd = (void*)ln_undo_cwnd,
     .cong_control = (void*)ln_cong_control,
 };
+
+/* One decision of a flow that is in memory alone, for BPF_PROG_TEST_RUN: so the program's arithmetic is compared with
+ * the engine's, and timed. Loaded on request. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __uint(max_entries, 1);
+  __type(key, ln_u32);
+  __type(value, struct astraea_trial);
+} ln_trial_memory SEC(".maps");
+
+SEC("syscall")
+int ln_trial(void* context) {
+  ln_u32 only = 0;
+  struct astraea_trial* trial = bpf_map_lookup_elem(&ln_trial_memory, &only);
+  const struct astraea_bank* bank = active_bank();
+  (void)context;
+  if (!trial || !bank) return 1;
+  astraea_decide(&trial->memory, bank, trial->acting);
+  return 0;
+}

@@ -46,14 +46,21 @@ struct astraea_slot {
   ln_u32 fallbacks;
   ln_u32 epoch_least_rtt_us;   /* 0: no sample */
   ln_u32 epoch_most_out;       /* the largest packets_out */
-  ln_u32 reserved_180[3];
-  /* Line 3: the agent's. */
+  ln_u32 decisions;            /* of the program where it decides itself, and of the policy alone */
+  ln_u64 decided_us;           /* the last interval's end */
+  /* Line 3: the agent's; of the program where that decides itself. */
   ln_u64 command;    /* milliseconds << 32 | window in packets; window 0: the flow is left to its start */
   ln_u64 pacing_cmd; /* as pacing_Bps; 0: follows from the window */
   ln_u32 flags;
   ln_u32 timeout_ms;  /* 0: ASTRAEA_TIMEOUT_MS */
   ln_u32 agent_epoch; /* one more for each interval */
-  ln_u32 reserved_220[9];
+  /* The last interval that the program ended itself: */
+  ln_u32 intervals;   /* one more for each */
+  ln_u64 seen_Bps;    /* mean of the delivery rates */
+  ln_u32 seen_loss_Bps, seen_cwnd;
+  ln_u32 seen_rtt_us, seen_min_rtt_us; /* mean, and least of the last 10 s */
+  ln_u32 seen_queue_x256;              /* packets of the flow's own in queues, times 256 */
+  ln_s32 action;                       /* times 32767 */
 };
 
 #define ASTRAEA_AT(field, offset) \
@@ -72,10 +79,12 @@ ASTRAEA_AT(packets_out, 128);
 ASTRAEA_AT(pacing_Bps, 144);
 ASTRAEA_AT(mode, 160);
 ASTRAEA_AT(fallbacks, 168);
+ASTRAEA_AT(decided_us, 184);
 ASTRAEA_AT(command, 192);
 ASTRAEA_AT(pacing_cmd, 200);
 ASTRAEA_AT(flags, 208);
 ASTRAEA_AT(timeout_ms, 212);
+ASTRAEA_AT(intervals, 220);
 #if defined(__cplusplus)
 static_assert(sizeof(struct astraea_slot) == 256, "a slot has 256 bytes");
 #else

@@ -15,6 +15,7 @@ typedef __u16 ln_u16;
 typedef __u32 ln_u32;
 typedef __u64 ln_u64;
 typedef __s32 ln_s32;
+typedef __s64 ln_s64;
 #define LN_INLINE static __always_inline
 #define LN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LN_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -32,6 +33,7 @@ typedef uint16_t ln_u16;
 typedef uint32_t ln_u32;
 typedef uint64_t ln_u64;
 typedef int32_t ln_s32;
+typedef int64_t ln_s64;
 #define LN_INLINE static inline __attribute__((always_inline, unused))
 #define LN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LN_UNLIKELY(x) __builtin_expect(!!(x), 0)

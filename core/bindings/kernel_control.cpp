@@ -45,9 +45,10 @@ void bind_kernel_control(py::module_& m) {
       "check_kernel_control", [](const std::string& control, const py::dict& options) { agent_of(control, options); },
       py::arg("control"), py::arg("options"),
       "Raises ValueError, one line, for a control that the kernel's TCP cannot have, or an option that it refuses.");
-  m.def("try_kernel_control", &why_no_kernel_control, py::call_guard<Release>(), py::arg("control"),
-        "Loads a control's program into the kernel and takes it out again. Returns why this kernel cannot have it, in "
-        "one line; nothing where it can. Needs root.");
+  m.def("try_kernel_control", &why_no_kernel_control, py::call_guard<Release>(), py::arg("control"), py::kw_only(),
+        py::arg("decides") = false,
+        "Loads a control's program into the kernel and takes it out again; `decides`: the form that decides without an "
+        "agent. Returns why this kernel cannot have it, in one line; nothing where it can. Needs root.");
   m.def("cong_control_arguments", &cong_control_arguments, py::call_guard<Release>(),
         "How many arguments this kernel's cong_control has: 2, or 4 from Linux 6.10 on. RuntimeError without BTF.");
   py::class_<KernelControl>(
@@ -66,6 +67,8 @@ void bind_kernel_control(py::module_& m) {
       .def("stop", &KernelControl::stop, py::call_guard<Release>(), "Ends it; the control stays registered.")
       .def_property_readonly("running", &KernelControl::running, "Whether the thread runs.")
       .def_property_readonly("name", &KernelControl::name, "For TCP_CONGESTION.")
+      .def_property_readonly("decides", &KernelControl::decides,
+                             "Whether the program decides by itself, and the thread only watches.")
       .def("pace", &pace_of,
            "Of the thread: wakes, missed, lateness p50_ps, p99_ps, max_ps, processor time worked_ns in lasted_ns.")
       .def_property_readonly(
@@ -107,7 +110,14 @@ void bind_kernel_control(py::module_& m) {
             const std::span<std::uint8_t> bytes = self.cast<KernelControl&>().slots();
             return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(bytes.size()), bytes.data(), self);
           },
-          "The memory that kernel and agent share, uint8[slots * 256], for tests and for looking.");
+          "The memory that kernel and agent share, uint8[slots * 256], for tests and for looking.")
+      .def(
+          "policy",
+          [](py::object self) {
+            const std::span<std::uint8_t> bytes = self.cast<KernelControl&>().policy();
+            return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(bytes.size()), bytes.data(), self);
+          },
+          "What a program that decides by itself reads, uint8 (ebpf/astraea_policy_abi.h); empty for others.");
 }
 
 }  // namespace loomnet

@@ -75,7 +75,7 @@ int cong_control_arguments() {
 }
 
 bpf_object* load_control(const std::string& control, const std::string& name, std::uint32_t slots,
-                         std::uint32_t flags) {
+                         const ControlLoad& load) {
   check_name(name);
   if (slots == 0 || (slots & (slots - 1)) != 0) {
     throw std::invalid_argument("slots: " + std::to_string(slots) + " is no power of two");
@@ -92,9 +92,15 @@ bpf_object* load_control(const std::string& control, const std::string& name, st
   std::unique_ptr<bpf_object, decltype(&bpf_object__close)> object(
       bpf_object__open_mem(copy.data(), copy.size(), nullptr), bpf_object__close);
   if (!object) throw LiveError("open the congestion control " + control, errno, log.last());
+  if (load.decides && !bpf_object__find_map_by_name(object.get(), "ln_policy")) {
+    throw std::invalid_argument("congestion control " + control + " has no program that decides by itself");
+  }
+  if (bpf_program* trial = bpf_object__find_program_by_name(object.get(), "ln_trial")) {
+    bpf_program__set_autoload(trial, load.trial);
+  }
   bpf_map__set_max_entries(map_of(object.get(), "ln_slots"), slots);
   bpf_map__set_map_flags(map_of(object.get(), "ln_control"), kWithLink);
-  const ln_control_config config{slots - 1, flags};
+  const ln_control_config config{slots - 1, load.flags, load.decides, 0};
   if (const int error = bpf_map__set_initial_value(map_of(object.get(), ".rodata.config"), &config, sizeof config)) {
     throw LiveError("set the slots of the congestion control " + control, -error);
   }

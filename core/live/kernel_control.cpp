@@ -33,33 +33,39 @@ void sleep_until(std::int64_t at_ns) {
 
 }  // namespace
 
+MappedMap::MappedMap(bpf_object* object, const char* name, std::size_t value_bytes, std::size_t count) {
+  const bpf_map* map = bpf_object__find_map_by_name(object, name);
+  if (!map || bpf_map__value_size(map) != value_bytes) {
+    throw std::logic_error(std::string(name) + " differs between the kernel's program and its agent");
+  }
+  const std::size_t bytes = value_bytes * count;
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+  if (mapped == MAP_FAILED) throw LiveError(std::string("map ") + name + " of a congestion control", errno);
+  memory_ = static_cast<std::uint8_t*>(mapped);
+  bytes_ = bytes;
+}
+
+MappedMap::~MappedMap() {
+  if (memory_) ::munmap(memory_, bytes_);
+}
+
 void KernelControl::Close::operator()(bpf_object* object) const { bpf_object__close(object); }
 
 KernelControl::KernelControl(const std::string& control, const std::string& name, std::unique_ptr<KernelAgent> agent,
                              std::uint32_t slots)
-    : name_(name), agent_(std::move(agent)), object_(load_control(control, name, slots, agent_->first_flags())) {
-  bpf_map* map = bpf_object__find_map_by_name(object_.get(), "ln_slots");
-  if (bpf_map__value_size(map) != agent_->slot_bytes()) {
-    throw std::logic_error("the slots of " + control + " differ between the kernel's program and its agent");
+    : name_(name),
+      agent_(std::move(agent)),
+      object_(
+          load_control(control, name, slots, {.flags = agent_->first_flags(), .decides = agent_->policy_bytes() > 0})),
+      slots_(object_.get(), "ln_slots", agent_->slot_bytes(), slots) {
+  if (const std::size_t bytes = agent_->policy_bytes(); bytes > 0) {
+    policy_ = MappedMap(object_.get(), "ln_policy", bytes, 1);
+    agent_->write_policy(policy_.bytes());
   }
-  bytes_ = agent_->slot_bytes() * slots;
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  mapped_ = (bytes_ + page - 1) / page * page;
-  void* mapped = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
-  if (mapped == MAP_FAILED) throw LiveError("map the slots of " + control, errno);
-  memory_ = static_cast<std::uint8_t*>(mapped);
-  try {
-    link_ = Fd(register_control(object_.get(), name));
-  } catch (...) {
-    ::munmap(memory_, mapped_);
-    throw;
-  }
+  link_ = Fd(register_control(object_.get(), name));
 }
 
-KernelControl::~KernelControl() {
-  stop();
-  ::munmap(memory_, mapped_);
-}
+KernelControl::~KernelControl() { stop(); }
 
 void KernelControl::start() {
   if (running()) return;
@@ -143,9 +149,9 @@ std::pair<std::uint64_t, std::uint64_t> KernelControl::program_runs() const {
   return {info.run_cnt, info.run_time_ns};
 }
 
-std::string why_no_kernel_control(const std::string& control) {
+std::string why_no_kernel_control(const std::string& control, bool decides) {
   try {
-    bpf_object__close(load_control(control, "ln_tried", 1));
+    bpf_object__close(load_control(control, "ln_tried", 1, {.decides = decides}));
     return "";
   } catch (const std::exception& error) {
     return error.what();

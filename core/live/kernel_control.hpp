@@ -20,6 +20,26 @@ struct bpf_object;
 
 namespace loomnet {
 
+// An array of the kernel's in this process's memory.
+class MappedMap {
+ public:
+  MappedMap() = default;
+  // Throws LiveError; std::logic_error for a map whose values have other sizes.
+  MappedMap(bpf_object* object, const char* name, std::size_t value_bytes, std::size_t count);
+  ~MappedMap();
+  MappedMap(MappedMap&& other) noexcept { *this = std::move(other); }
+  MappedMap& operator=(MappedMap&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  std::span<std::uint8_t> bytes() const { return {memory_, bytes_}; }
+
+ private:
+  std::uint8_t* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 class KernelControl {
  public:
   static constexpr std::size_t kMostName = 15;  // TCP_CA_NAME_MAX without its last byte
@@ -37,7 +57,10 @@ class KernelControl {
   bool running() const { return thread_.joinable(); }
 
   const std::string& name() const { return name_; }
-  std::span<std::uint8_t> slots() { return {memory_, bytes_}; }
+  std::span<std::uint8_t> slots() { return slots_.bytes(); }
+  // Whether the program decides by itself, and the thread only watches; and what it decides by.
+  bool decides() const { return !policy_.bytes().empty(); }
+  std::span<std::uint8_t> policy() { return policy_.bytes(); }
 
   struct Pace {
     LatenessSummary lateness;         // of wake-ups
@@ -66,8 +89,7 @@ class KernelControl {
   std::unique_ptr<KernelAgent> agent_;
   std::unique_ptr<bpf_object, Close> object_;
   Fd link_, stats_;
-  std::uint8_t* memory_ = nullptr;
-  std::size_t bytes_ = 0, mapped_ = 0;
+  MappedMap slots_, policy_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;  // guards the agent and what follows
   LatenessHistogram lateness_;
@@ -77,8 +99,8 @@ class KernelControl {
   std::thread thread_;
 };
 
-// Loads the program of `control` and takes it out again, without registering it. Why this kernel cannot have
-// it, in one line; nothing: it can. Needs root.
-std::string why_no_kernel_control(const std::string& control);
+// Loads the program of `control` and takes it out again, without registering it; `decides`: so that it decides by
+// itself. Why this kernel cannot have it, in one line; nothing: it can. Needs root.
+std::string why_no_kernel_control(const std::string& control, bool decides = false);
 
 }  // namespace loomnet

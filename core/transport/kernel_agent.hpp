@@ -1,7 +1,8 @@
 // The contract of a congestion control that drives the kernel's TCP. A BPF program of the control's name
 // (ebpf/NAME.bpf.c) publishes each flow's counters in one half of a slot, and takes the flow's window from
-// the other half. An agent reads the slots at its wake-ups and decides. It makes no system calls: its owner
-// maps the slots into memory and hands them in, with the time.
+// the other half. An agent reads the slots at its wake-ups and decides, or hands its policy to the program,
+// which decides by itself while the agent watches. It makes no system calls: its owner maps the slots and the
+// policy into memory and hands them in, with the time.
 #pragma once
 
 #include <chrono>
@@ -36,6 +37,10 @@ class KernelAgent {
   virtual std::size_t slot_bytes() const = 0;
   // A new flow's flags in its slot, which hold before the agent has seen the flow.
   virtual std::uint32_t first_flags() const = 0;
+  // Bytes of the policy that the program decides by (ln_policy in ebpf/control_abi.h); 0: the agent decides.
+  virtual std::size_t policy_bytes() const { return 0; }
+  // Writes it, once, before the first flow; zeros until then.
+  virtual void write_policy(std::span<std::uint8_t>) {}
   // Looks at all slots and writes what it commands. `now_ns`: CLOCK_MONOTONIC. The content of slots is
   // not trusted.
   virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;

@@ -39,6 +39,8 @@ _FIELDS = (
     ("command", "u8", 192),
     ("pacing_cmd", "u8", 200),
 )
+# Of the rest where the program decides by itself.
+_FIELDS += (("decisions", "u4", 180), ("intervals", "u4", 220), ("action", "i4", 252))
 _NAMES, _TYPES, _OFFSETS = zip(*_FIELDS, strict=True)
 SLOT = np.dtype({"names": _NAMES, "formats": _TYPES, "offsets": _OFFSETS, "itemsize": 256})
 BOTTLENECK = "p0.leaf0->p0.leaf1"
@@ -54,6 +56,21 @@ def bottleneck(rate="100 Mb/s", hosts=1, rtt_ms=5.0, buffer="62 kB"):
     fabric.add_link(*ends, rate=rate, delay=f"{rtt_ms / 2 - 1:g} ms")
     fabric.override(BOTTLENECK, data_limit=buffer)
     return fabric.check().place("*", "engine")
+
+
+def steady_policy(packets=3):
+    """A file's bytes: a network of the default's size, 55-64-32-1, that keeps `packets` of its flow
+    in the queue, by the last feature of the newest frame (log2 of the queue and one, over 8). The
+    other weights of the hidden layers are noise that the last layer does not listen to."""
+    draw = np.random.default_rng(3)
+    first, second, last = (draw.normal(0, 0.05, size) for size in ((64, 55), (32, 64), (1, 32)))
+    first[0], second[0], last[0] = 0, 0, 0
+    first[0, 54], second[0, 0], last[0, 0] = 1, 1, -6
+    end = np.array([6 * np.log2(packets + 1) / 8])
+    layers = [(first, np.zeros(64)), (second, np.zeros(32)), (last, end)]
+    policy = _core.astraea.Policy(layers)
+    policy.quantise()
+    return policy.to_bytes()
 
 
 class Steered:

@@ -356,6 +356,8 @@ def test_a_trained_policy_drives_flows_in_both_forms():
     # The policy is random; what counts is that it acts, and that both forms go the same way.
     assert (last["action"] != 0).all() and len({each[0] for each in floats}) > 3
     assert np.allclose(floats[-1], whole[-1], rtol=0.1)
+    # Live, the kernel's program decides then; the model's flows follow the form that it has.
+    assert windows(agent="kernel")[0] == whole
 
 
 def test_a_run_says_which_policy_its_flows_follow(tmp_path):
@@ -376,6 +378,7 @@ def test_a_run_says_which_policy_its_flows_follow(tmp_path):
         ({"policy": "mine"}, 'no policy "mine"; give "teacher", "hold"'),
         ({"interval_us": 20}, "interval_us: 20 is less than wake_us"),
         ({"features": "ours12"}, "features must be one of astraea10, ours11, rel8"),
+        ({"agent": "kernel"}, 'agent: "kernel" needs a trained policy; give policy="mine.astp"'),
         ({"polcy": "hold"}, "no option polcy; nearest: policy"),
     ],
 )

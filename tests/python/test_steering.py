@@ -29,6 +29,7 @@ class Fake:
 
     decisions = np.zeros(0, COLUMNS)
     late_ps = slotless = 0
+    decides = False
 
     def __init__(self, control, name, options):
         assert control == "astraea" and len(name) <= 15
@@ -78,15 +79,24 @@ def test_a_kernel_without_it_is_one_line(monkeypatch, lock):
 
 def test_the_doctor_says_what_a_kernel_lacks(monkeypatch, fake):
     monkeypatch.setattr(doctor, "_effective_capabilities", lambda: ~0)
-    monkeypatch.setattr(_core, "try_kernel_control", lambda _: REFUSED, raising=False)
+    monkeypatch.setattr(_core, "try_kernel_control", lambda _, **__: REFUSED, raising=False)
     line = doctor.why_not_steered()
     assert line is not None and "\n" not in line
     assert 'for tcp={"cc": "astraea"}' in line and "needs Linux 6.4" in line
-    monkeypatch.setattr(_core, "try_kernel_control", lambda _: "", raising=False)
+    monkeypatch.setattr(_core, "try_kernel_control", lambda _, **__: "", raising=False)
     monkeypatch.setattr(_core, "cong_control_arguments", lambda: 2, raising=False)
     assert doctor.why_not_steered() is None
     (check,) = doctor._steering()
     assert check.found and not check.required and "2 arguments" in check.detail
+    assert "agent=" not in check.detail
+
+    def only_with_a_thread(_, *, decides=False):
+        return "load it: Invalid argument\n(no bpf_loop)" if decides else ""
+
+    monkeypatch.setattr(_core, "try_kernel_control", only_with_a_thread, raising=False)
+    (check,) = doctor._steering()
+    assert check.found and "\n" not in check.detail
+    assert check.detail.endswith('agent="kernel" does not: load it: Invalid argument (no bpf_loop)')
     monkeypatch.setattr(doctor, "_effective_capabilities", lambda: 0)
     assert "without root" in str(doctor.why_not_steered())
 
@@ -99,6 +109,10 @@ def test_a_run_whose_agent_woke_late_is_no_result(fake, lock, monkeypatch):
         assert note.startswith("flows 2; decisions 40; wake-ups 1")
         monkeypatch.setattr(Fake, "late_ps", steering.LATEST_PS + 1)
         assert "woke 5 ms late" in str(steered.fell_behind)
+        monkeypatch.setattr(Fake, "decides", True)  # then no flow waits for the thread
+        assert steered.fell_behind is None
+        (note,) = [text for name, text in steered.notes().items() if name.endswith("kernel")]
+        assert note.startswith("the program decides, a thread watches; flows 2")
         monkeypatch.setattr(Fake, "slotless", 3)
         assert "3 flows of astraea found no slot" in str(steered.fell_behind)
 

@@ -2202,6 +2202,11 @@ class KernelControl:
         Of the thread: wakes, missed, lateness p50_ps, p99_ps, max_ps, processor time worked_ns in lasted_ns.
         """
 
+    def policy(self) -> numpy.typing.NDArray[numpy.uint8]:
+        """
+        What a program that decides by itself reads, uint8 (ebpf/astraea_policy_abi.h); empty for others.
+        """
+
     def record(self) -> None:
         """
         Keeps decisions from now on.
@@ -2225,6 +2230,12 @@ class KernelControl:
     def take_decisions(self) -> numpy.ndarray:
         """
         Decisions since the last call, a numpy structured array: at_ns (CLOCK_MONOTONIC), netns, ports, window and commanded (packets), mode (0 start-up, 1 agent, 2 fallback), fallbacks, throughput_Bps, rtt_us, …
+        """
+
+    @property
+    def decides(self) -> bool:
+        """
+        Whether the program decides by itself, and the thread only watches.
         """
 
     @property
@@ -2481,9 +2492,9 @@ def trim_dscps(transport: str) -> tuple[int, int]:
     Code points that switches write into packets of this transport that they trim: in the fabric, and at the last hop. (0, 0): they trim none.
     """
 
-def try_kernel_control(control: str) -> str:
+def try_kernel_control(control: str, *, decides: bool = False) -> str:
     """
-    Loads a control's program into the kernel and takes it out again. Returns why this kernel cannot have it, in one line; nothing where it can. Needs root.
+    Loads a control's program into the kernel and takes it out again; `decides`: the form that decides without an agent. Returns why this kernel cannot have it, in one line; nothing where it can. Needs root.
     """
 
 def try_switch_program(name: str) -> str:

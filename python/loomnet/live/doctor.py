@@ -337,6 +337,8 @@ def _steered(core: Any, control: str) -> Check:
         fix = "needs Linux 6.4 or later with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF"
         return Check("kernel", name, False, f"{purpose}; {' '.join(reason.split())}", fix, False)
     detail = f"works, {purpose}; cong_control has {core.cong_control_arguments()} arguments"
+    if reason := core.try_kernel_control(control, decides=True):
+        detail += f'; agent="kernel" does not: {" ".join(reason.split())}'
     return Check("kernel", name, True, detail, "", False)
 
 

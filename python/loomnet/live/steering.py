@@ -1,5 +1,6 @@
 """A congestion control of ours in the kernel's TCP, for one run: its program, registered under a
-name of the run's, and the engine's thread that decides for the flows."""
+name of the run's, and the engine's thread that decides for the flows, or that watches the program
+decide."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class Steering:
                 "kernel's own rules; open fewer connections at a time"
             )
         pace = self._core.pace()
-        if pace["p99_ps"] <= LATEST_PS:
+        if self._core.decides or pace["p99_ps"] <= LATEST_PS:
             return None
         return (
             f"the agent of {self.control} woke {pace['p99_ps'] / 1e9:.2g} ms late (p99): the "
@@ -102,9 +103,10 @@ class Steering:
         pace, counts = self._core.pace(), self._core.counts()
         share = pace["worked_ns"] / max(pace["lasted_ns"], 1)
         named = "; ".join(f"{name} {count}" for name, count in counts.items() if count)
+        seat = "the program decides, a thread watches; " if self._core.decides else ""
         return {
             **control_notes(self.control, self._options),
-            f"{self.control} in the kernel": f"{named}; wake-ups {pace['wakes']}, p99 "
+            f"{self.control} in the kernel": f"{seat}{named}; wake-ups {pace['wakes']}, p99 "
             f"{pace['p99_ps'] / 1e6:.0f} us late, {pace['missed']} missed; "
             f"{100 * share:.1f} % of a core, {self._core.scheduling}",
         }

@@ -15,6 +15,8 @@ namespace loomnet::astraea {
 
 enum class Startup : std::uint8_t { slow_start, none };
 enum class Arithmetic : std::uint8_t { float32, int16 };
+// Who decides for flows of the kernel's TCP: an agent in the engine, or the program in the kernel.
+enum class Seat : std::uint8_t { thread, kernel };
 // What an action is: a factor of the window, a factor of the sending rate, or that rate itself.
 enum class ActionKind : std::uint8_t { window, rate, absolute };
 
@@ -33,6 +35,7 @@ struct AstraeaOptions {
   ActionKind action = ActionKind::window;
   double rate_least_bps = 1e5, rate_most_bps = 1e9;  // of `absolute`
   Arithmetic arithmetic = Arithmetic::float32;
+  Seat agent = Seat::thread;
   std::string policy = "teacher";
 
   static const OptionTable<AstraeaOptions>& table();

@@ -1,7 +1,11 @@
 // Astraea's options by name, and the checks of a policy against them.
+#include <algorithm>
 #include <stdexcept>
+#include <string_view>
 
 #include "transport/congestion/astraea/kernel_agent.hpp"
+#include "transport/congestion/astraea/kernel_policy.hpp"
+#include "transport/congestion/astraea/kernel_watch.hpp"
 #include "transport/congestion/astraea/plan.hpp"
 
 namespace loomnet::astraea {
@@ -64,8 +68,23 @@ void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Poli
     differs("alpha", std::to_string(o.alpha), std::to_string(spec.alpha));
   }
   if (o.arithmetic == Arithmetic::int16 && !policy.quantised()) {
-    refuse("policy", "it has no form of whole numbers; write its file after quantise(), or leave out arithmetic=");
+    const std::string by = o.agent == Seat::kernel ? "agent=" : "arithmetic=";
+    refuse("policy", "it has no form of whole numbers; write its file after quantise(), or leave out " + by);
   }
+}
+
+// The kernel computes in whole numbers; on the virtual clock its flows then follow the same form of the policy.
+void seat_in_kernel(AstraeaOptions& o, const NamedPolicy& policy, const OptionValues& values) {
+  const auto given = [&](const char* option) {
+    return std::any_of(values.begin(), values.end(), [&](const auto& v) { return v.first == option; });
+  };
+  if (policy.rule != Rule::trained) {
+    refuse("agent", "\"kernel\" needs a trained policy; give policy=\"mine.astp\", or leave agent= out");
+  }
+  if (given("arithmetic") && o.arithmetic == Arithmetic::float32) {
+    refuse("arithmetic", "a kernel has no floats; leave it out, or give agent=\"thread\"");
+  }
+  o.arithmetic = Arithmetic::int16;
 }
 
 }  // namespace
@@ -101,6 +120,7 @@ Plan plan_of(const OptionValues& values) {
   } catch (const std::invalid_argument& e) {
     refuse("policy", e.what());
   }
+  if (o.agent == Seat::kernel) seat_in_kernel(o, policy, values);
   if (policy.trained) {
     check_policy(o, agent, *policy.trained);
     agent.cwnd_min = policy.trained->spec().cwnd_min;
@@ -123,6 +143,13 @@ Plan kernel_plan_of(const OptionValues& values) {
   }
   if (plan.policy.rule == Rule::outside) {
     refuse("policy", "live, nobody outside decides; give \"teacher\", \"hold\" or a trained policy");
+  }
+  if (o.agent == Seat::kernel) {
+    try {
+      check_kernel_policy(*plan.policy.trained);
+    } catch (const std::invalid_argument& e) {
+      refuse("policy", std::string(e.what()).substr(std::string_view("policy: ").size()));
+    }
   }
   return plan;
 }
@@ -201,7 +228,10 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
               .most = 0.5,
               .above = true})
         .choice("arithmetic", &O::arithmetic, {"float32", "int16"},
-                {.doc = "of a trained policy: 32-bit floats, or the whole numbers of a kernel"});
+                {.doc = "of a trained policy: 32-bit floats, or the whole numbers of a kernel"})
+        .choice("agent", &O::agent, {"thread", "kernel"},
+                {.doc = "who decides for flows of the kernel's TCP: a thread of the engine, or the program in the "
+                        "kernel, which needs a trained policy in whole numbers"});
     return t;
   }();
   return rows;
@@ -214,7 +244,10 @@ CongestionKind astraea_kind() {
   kind.options = AstraeaOptions::table().describe();
   kind.choose = choose;
   kind.note = note;
-  kind.in_kernel = [](const OptionValues& values) { return make_kernel_agent(kernel_plan_of(values)); };
+  kind.in_kernel = [](const OptionValues& values) {
+    Plan plan = kernel_plan_of(values);
+    return plan.options.agent == Seat::kernel ? make_kernel_watch(std::move(plan)) : make_kernel_agent(std::move(plan));
+  };
   return kind;
 }
 

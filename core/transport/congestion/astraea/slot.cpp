@@ -2,6 +2,7 @@
 #include "transport/congestion/astraea/slot.hpp"
 
 #include <cstring>
+#include <iterator>
 
 #include "ebpf/astraea.h"
 
@@ -9,7 +10,6 @@ namespace loomnet::astraea {
 namespace {
 
 constexpr int kTries = 8;  // a write takes some 50 ns
-constexpr std::size_t kRead = offsetof(astraea_slot, command);
 // No flow has more than these. A slot with more is torn, stale or written by another process.
 constexpr std::uint64_t kMostRtt_us = 3'600'000'000;  // of one sample
 constexpr std::uint64_t kMostRate_Bps = 1ull << 44;   // of one sample
@@ -32,9 +32,9 @@ std::optional<astraea_slot> read_slot(const astraea_slot& slot) {
   for (int i = 0; i < kTries; ++i) {
     const std::uint32_t gen = load(slot.gen), before = load(slot.wseq);
     if (before % 2 != 0) continue;
-    std::uint64_t words[sizeof(astraea_slot) / sizeof(std::uint64_t)] = {};
+    std::uint64_t words[sizeof(astraea_slot) / sizeof(std::uint64_t)];
     const auto* from = reinterpret_cast<const std::uint64_t*>(&slot);
-    for (std::size_t w = 0; w < kRead / sizeof(std::uint64_t); ++w) words[w] = load(from[w]);
+    for (std::size_t w = 0; w < std::size(words); ++w) words[w] = load(from[w]);
     if (load(slot.wseq) != before || load(slot.gen) != gen || load(slot.state) != ASTRAEA_LIVE) continue;
     astraea_slot copy;
     std::memcpy(&copy, words, sizeof copy);

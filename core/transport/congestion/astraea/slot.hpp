@@ -10,8 +10,8 @@ namespace loomnet::astraea {
 
 std::uint32_t state_of(const astraea_slot& slot);
 
-// Lines 0 to 2 of a slot as they were at one moment; nothing where the kernel wrote during each of some
-// tries. The caller checks the values: they are the memory's, whatever is in it.
+// A slot as it was at one moment; nothing where the kernel wrote during each of some tries. What the agent itself
+// writes may be torn. The caller checks the values: they are the memory's, whatever is in it.
 std::optional<astraea_slot> read_slot(const astraea_slot& slot);
 
 // Whether the counters are such as a flow can have, and follow from `before`, an earlier reading of it.
