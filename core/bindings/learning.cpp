@@ -201,7 +201,8 @@ void bind_learning(py::module_& m) {
            "reward, reward_terms, global_state, now_ps.")
       .def_property_readonly_static("TERMS", [](const py::object&) {
         return std::vector<std::string>{"seconds",  "throughput_Bps", "rtt_us",     "least_rtt_us",
-                                        "loss_Bps", "queue_loss_Bps", "pacing_Bps", "window_packets"};
+                                        "loss_Bps", "queue_loss_Bps", "pacing_Bps", "window_packets",
+                                        "most_throughput_Bps"};
       });
 }
 
