@@ -17,7 +17,7 @@ from test_learning import SHORT, random_actions, steps  # noqa: E402
 
 import loomnet as ln  # noqa: E402
 from loomnet.base.errors import UsageError  # noqa: E402
-from loomnet.learning import TERMS, Batch, Cloning, Curriculum, Point, Stage, Step  # noqa: E402
+from loomnet.learning import TERMS, Batch, Cloning, Curriculum, Flow, Point, Stage, Step  # noqa: E402
 from loomnet.learning.grid import score  # noqa: E402
 from loomnet.learning.rewards import PAYLOAD, AuroraReward, OrcaReward  # noqa: E402
 from loomnet.learning.training import Pace, Training  # noqa: E402
@@ -80,7 +80,7 @@ def test_a_reward_of_ones_own_takes_the_place_of_reward():
     most, thr = TERMS.index("most_throughput_Bps"), TERMS.index("throughput_Bps")
     assert terms[most] >= terms[thr] > 0
     for wrong in (lambda step: np.zeros(3), lambda step: np.array([np.nan])):
-        with pytest.raises(UsageError, match="reward gave an array of shape .* 1 episodes"):
+        with pytest.raises(UsageError, match=r"reward gave an array of shape .* 1 episodes"):
             Batch([SHORT], reward=wrong).reset()
 
 
@@ -91,7 +91,7 @@ def test_cloning_is_refused_for_actions_that_the_rule_does_not_have():
     point = Point(20, 10, 1, 2)
     common = {"stages": [Stage("S", draw, 9)], "flows": 1, "watched": [point]}
     common |= {"selection": [point], "cloning": Cloning(draw)}
-    with pytest.raises(UsageError, match="cloning: .* action='factor' are not; leave cloning out"):
+    with pytest.raises(UsageError, match=r"cloning: .* action='factor' are not; leave cloning out"):
         Curriculum(**common, tcp={"action": "factor"})
     assert Curriculum(**common, tcp={"action": "rate"}).cloning
 
@@ -122,9 +122,10 @@ def test_each_trains_on_one_flow_and_its_policy_plays_in_a_run(
         assert 3_000 <= link.buffer_bytes <= 1_500 * 2_983
 
     def short(random):
-        return replace(draw(random), length="3 s", rate="5 Mb/s", changes=(), rtt="50 ms")
+        same = {"rate": "5 Mb/s", "rtt": "50 ms", "flows": [Flow()]}
+        return replace(draw(random), length="3 s", changes=(), **same)
 
-    constants = replace(plan.constants, warm_up=10)
+    constants = replace(plan.constants, warm_up=10, batch=64)
     training = Training(
         short,
         flows=1,
@@ -147,7 +148,7 @@ def test_each_trains_on_one_flow_and_its_policy_plays_in_a_run(
     job = ln.Flows("1 MB", pairs=[(0, 1)], transport="tcp")
     r = ln.run(fabric, job, tcp={"cc": "astraea", "policy": str(file), **plan.tcp}, write=False)
     assert r["errors"] == 0 and r.data.ended == "finished"
-    with pytest.raises(UsageError, match=f"action is \"window\", and .* \"{said[0]}\""):
+    with pytest.raises(UsageError, match=f'action is "window", and .* "{said[0]}"'):
         others = {k: v for k, v in plan.tcp.items() if k != "action"}
         ln.run(fabric, job, tcp={"cc": "astraea", "policy": str(file), **others}, write=False)
     [(_, found)] = score([Point(20, 10, 1, 2)], policy.to_bytes(), plan.tcp)

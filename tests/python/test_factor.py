@@ -1,4 +1,4 @@
-"""Actions that are factors of another control's window: in runs, on bottlenecks of a learner, by the
+"""Actions that are factors of another control's window: in runs, on bottlenecks of a learner, by
 policies that were trained for them."""
 
 from __future__ import annotations
@@ -81,10 +81,8 @@ def test_an_action_is_a_factor_of_the_window_and_the_rule_goes_on_from_it():
     windows = np.array([step.terms[0, 0, window] for step in found])
     times = np.array([step.now[0] for step in found])
     cut = np.flatnonzero(times >= 4.0)[0]
-    assert windows[cut + 1] == pytest.approx(windows[cut] / 2, abs=2)
-    least = windows[cut + 1]
-    assert least < windows[-1], "it grows again"
-    assert np.all(np.diff(windows[cut + 1 :]) >= 0)
+    assert 0.5 <= windows[cut + 1] / windows[cut] <= 0.6, "slow start has gone on for an interval"
+    assert np.all(np.diff(windows[cut + 1 : cut + 4]) > 0), "from the window that was set"
 
 
 def test_a_policys_file_says_what_its_actions_are(tmp_path):

@@ -59,7 +59,10 @@ class OneFlow(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
-        self, bottleneck: Bottleneck | Draw = drawn, *, reward: Reward | RewardFunction | None = None
+        self,
+        bottleneck: Bottleneck | Draw = drawn,
+        *,
+        reward: Reward | RewardFunction | None = None,
     ) -> None:
         self._draw: Draw = bottleneck if callable(bottleneck) else lambda _: bottleneck
         self._reward = reward

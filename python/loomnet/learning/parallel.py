@@ -33,7 +33,11 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
     render_mode = None
 
     def __init__(
-        self, bottleneck: Bottleneck, *, reward: Reward | RewardFunction | None = None, waiting: bool = False
+        self,
+        bottleneck: Bottleneck,
+        *,
+        reward: Reward | RewardFunction | None = None,
+        waiting: bool = False,
     ) -> None:
         flows = enumerate(bottleneck.flows)
         self._flows = {f"flow_{number}": number for number, flow in flows if flow.cc is None}
@@ -112,9 +116,7 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         observations, infos = {}, {}
         for name in names:
             flow = self._flows[name]
-            observations[name] = np.clip(
-                step.inputs[0, flow], self._batch.least_input, MOST_INPUT
-            )
+            observations[name] = np.clip(step.inputs[0, flow], self._batch.least_input, MOST_INPUT)
             infos[name] = dict(zip(TERMS, step.terms[0, flow].tolist(), strict=True))
             infos[name] |= {"due": bool(step.due[0, flow]), "time_s": float(step.now[0])}
         return observations, infos

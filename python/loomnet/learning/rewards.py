@@ -90,4 +90,3 @@ class OrcaReward:
         rtt, least = term["rtt_us"], self.margin * term["least_rtt_us"]
         near = np.where(rtt > least, _ratio(least, rtt), 1.0)
         return _mean(step, power * near, term["seconds"])
-

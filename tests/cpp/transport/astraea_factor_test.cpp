@@ -50,9 +50,8 @@ void play(std::uint64_t seed, const std::string& inner, CongestionControl& contr
     if (tick_at(limits, control) <= now) control.on_tick(now);
     const auto kind = random.below(400);
     if (kind == 0) {
-      control.on_congestion({.kind = random.below(3) == 0 ? Congestion::timeout : Congestion::loss,
-                             .now = now,
-                             .flight = limits.cwnd});
+      control.on_congestion(
+          {.kind = random.below(3) == 0 ? Congestion::timeout : Congestion::loss, .now = now, .flight = limits.cwnd});
       if (limits.cwnd > kMss && random.below(2) == 0) limits.cwnd = kMss;  // a sender's after a timeout
       recovers = true;
     } else if (kind == 1 && recovers) {

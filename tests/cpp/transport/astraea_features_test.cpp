@@ -116,10 +116,8 @@ TEST(Frame, IsFiniteWhateverWasMeasured) {
   const std::array values = {0.0, 1e-9, 1.0, 1e3, 1e9, 1e15};
   const auto any = [&] { return values[random.below(values.size())]; };
   for (int i = 0; i < 20'000; ++i) {
-    const Golden g{{any(), any(), any(), any(), any(), any(), any(), any(), any(), any(), any()},
-                   {any(), any()},
-                   {},
-                   {}};
+    const Golden g{
+        {any(), any(), any(), any(), any(), any(), any(), any(), any(), any(), any()}, {any(), any()}, {}, {}};
     for (const FeatureSet set : kFeatureSets) {
       const auto x = frame_of(set, g);
       for (std::size_t k = 0; k < features_of(set); ++k) {

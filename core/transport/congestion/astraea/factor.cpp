@@ -52,9 +52,7 @@ void FactorControl::decide(double action) {
 void FactorControl::decide_by_rule(double action) { decide(factor_action(map_rate(1, action, alpha_), exponent_)); }
 
 // An inner rule that does not pace sends its window in a round trip.
-double FactorControl::sending_rate() const {
-  return limits_.pacing_rate > 0 ? limits_.pacing_rate : rate_of_window();
-}
+double FactorControl::sending_rate() const { return limits_.pacing_rate > 0 ? limits_.pacing_rate : rate_of_window(); }
 
 void FactorControl::observe(Observer& out) const {
   inner_->observe(out);

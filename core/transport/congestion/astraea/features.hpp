@@ -44,7 +44,7 @@ enum class FeatureSet : std::uint16_t {
 };
 inline constexpr std::size_t kMostFeatures = 11;
 inline constexpr std::array kFeatureSets = {FeatureSet::astraea10, FeatureSet::ours11, FeatureSet::rel8,
-                                           FeatureSet::aurora3};
+                                            FeatureSet::aurora3};
 std::string_view to_string(FeatureSet set);
 std::string names_of_sets();  // "astraea10, ours11, …"
 std::size_t features_of(FeatureSet set);  // per frame

@@ -1,10 +1,13 @@
 // The policy file .astp, little-endian: 32 bytes of header, the layers as floats, the layers as whole
 // numbers where there are any, CRC-32 of all before it.
 //
-//   0 "ASTP"   4 u16 version   6 u16 flags (1: whole numbers, 2: BatchNorm folded, 4: doubled frames; bits 3 and 4:
-//   what an action is, 5 and 6: the inner rule, 8 to 15: quarters of round trips of an interval, 0: its ms count)
-//   8 u16 features per frame   10 u16 frames   12 u16 feature set   14 u16 interval, ms   16 f32 alpha, or exponent of a factor
+//   0 "ASTP"   4 u16 version   6 u16 flags (below)
+//   8 u16 features per frame   10 u16 frames   12 u16 feature set   14 u16 interval, ms
+//   16 f32 alpha; of factors their exponent
 //   20 u32 cwnd_min   24 u32 cwnd_max   28 u16 layers   30 u16 activation (1: leaky ReLU 0.2, tanh)
+//
+// Flags: 1 whole numbers, 2 BatchNorm folded, 4 doubled frames; bits 3 and 4 the kind of action, 5 and 6 the inner
+// rule of a factor, 8 to 15 the interval in quarters of round trips, where 0 says that it is the one in ms.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -142,9 +145,9 @@ std::vector<std::uint8_t> Policy::serialize() const {
   out.bytes.assign(std::begin(kMagic), std::end(kMagic));
   out.u16(kVersion);
   out.u16(static_cast<std::uint16_t>(
-      (quantised() ? kHasFixed : 0) | (spec_.folded ? kFolded : 0) | (spec_.spacing == Spacing::doubled ? kDoubled : 0) |
-      static_cast<int>(spec_.action) << kActionBit | static_cast<int>(spec_.inner) << kInnerBit |
-      static_cast<int>(spec_.interval_rtts * kRttParts) << kRttsBit));
+      (quantised() ? kHasFixed : 0) | (spec_.folded ? kFolded : 0) |
+      (spec_.spacing == Spacing::doubled ? kDoubled : 0) | static_cast<int>(spec_.action) << kActionBit |
+      static_cast<int>(spec_.inner) << kInnerBit | static_cast<int>(spec_.interval_rtts * kRttParts) << kRttsBit));
   out.u16(static_cast<std::uint16_t>(features_of(spec_.features)));
   out.u16(spec_.frames);
   out.u16(static_cast<std::uint16_t>(spec_.features));
