@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from loomnet.learning import Bottleneck, Curriculum, Flow, Ranges, Stage, curriculum
+from loomnet.learning import Bottleneck, Curriculum, Flow, Point, Ranges, Stage, curriculum
 from loomnet.learning.grid import sealed_grid, selection_grid, subset
 from loomnet.learning.rewards import AuroraReward, OrcaReward
 from loomnet.learning.td3 import Td3
@@ -25,7 +25,9 @@ from lib.links import FULL, Noise, drawn
 
 UPDATES = 430_000  # as of scenarios/astraea/train.py
 RULES = ("cubic", "vegas")
+DECISIONS = 5  # for an update: one flow makes few, and publications have an update for each
 PACKET = 1500
+TRIAL = [Point(20, 30, 1, 2), Point(20, 100, 1, 2), Point(50, 30, 1, 3)]
 ALONE = replace(FULL, flows=(1, 1))
 
 # Abbasloo, Yen and Chao, SIGCOMM 2020: a factor of 2^(2a) of CUBIC's window. The authors' released
@@ -60,16 +62,15 @@ OF_LINK = 300  # packets a second, in the middle of its links
 
 @curriculum
 def orca(
-    budget: float = 1.0, sealed: bool = True, looks: int = 10_000, grid: bool = True
+    budget: float = 1.0, sealed: bool = True, looks: int = 10_000, trial: bool = False
 ) -> Curriculum:
     """A learned factor of CUBIC's window, on one flow: 10 to 400 Mb/s, 5 to 200 ms.
 
     `budget`: share of the 430,000 updates; `looks`: updates between two looks at the policy;
-    `sealed`, `grid`: whether the sealed grid judges, and whether the whole selection grid or its
-    watched points compare.
+    `sealed`: whether the sealed grid judges; `trial`: three points in the place of the grids.
     """
     draw = drawn(ALONE, mixed=0, noise=Noise(), tcp=ORCA)
-    return _alone(draw, ALONE, ORCA, ORCA_LEARNER, OrcaReward(), budget, sealed, looks, grid)
+    return _alone(draw, ALONE, ORCA, ORCA_LEARNER, OrcaReward(), budget, sealed, looks, trial)
 
 
 @curriculum
@@ -78,7 +79,7 @@ def aurora(
     budget: float = 1.0,
     sealed: bool = True,
     looks: int = 10_000,
-    grid: bool = True,
+    trial: bool = False,
 ) -> Curriculum:
     """Aurora's features, network and rates on one flow, learned by TD3 (published: PPO).
 
@@ -87,16 +88,18 @@ def aurora(
     """
     if ranges == "published":
         tcp = {**AURORA, "startup": "none", "extremes": "lifetime"}
-        rates = tuple(each * PACKET * 8 / 1e6 for each in AURORA_PACKETS)
+        slow, fast = (each * PACKET * 8 / 1e6 for each in AURORA_PACKETS)
         most = (1 + np.exp(AURORA_QUEUE[1])) * PACKET
-        held = most / (rates[0] * 1e6 / 8 * AURORA_RTT_MS[0] / 1e3)
-        within = Ranges(rate_mbps=rates, rtt_ms=AURORA_RTT_MS, buffer=(0, held), flows=(1, 1))
+        held = most / (slow * 1e6 / 8 * AURORA_RTT_MS[0] / 1e3)
+        within = Ranges(
+            rate_mbps=(slow, fast), rtt_ms=AURORA_RTT_MS, buffer=(0, held), flows=(1, 1)
+        )
         draw, reward = published_links(tcp), AuroraReward()
     else:
         tcp, within = AURORA, ALONE
         draw = drawn(within, mixed=0, noise=Noise(), tcp=tcp)
         reward = AuroraReward(of_link=OF_LINK)
-    return _alone(draw, within, tcp, AURORA_LEARNER, reward, budget, sealed, looks, grid)
+    return _alone(draw, within, tcp, AURORA_LEARNER, reward, budget, sealed, looks, trial)
 
 
 def published_links(tcp: dict) -> Callable[[np.random.Generator], Bottleneck]:
@@ -129,21 +132,21 @@ def _alone(
     budget: float,
     sealed: bool,
     looks: int,
-    grid: bool,
+    trial: bool,
 ) -> Curriculum:
     """One stage of links with one flow, judged by Astraea's grids."""
-    points = selection_grid()
+    points = TRIAL if trial else selection_grid()
     return Curriculum(
         stages=[Stage("S", draw, most=max(round(UPDATES * budget), 100))],
         flows=1,
         looks=looks,
-        watched=subset(points),
-        selection=points if grid else subset(points),
-        sealed=sealed_grid() if sealed else (),
+        watched=points if trial else subset(points),
+        selection=points,
+        sealed=sealed_grid() if sealed and not trial else (),
         beside=RULES,
         judged=RULES,
         constants=learner,
-        pace=Pace(over=round(3_000_000 * budget)),
+        pace=Pace(decisions=DECISIONS, over=round(DECISIONS * UPDATES / 3 * budget)),
         reward=reward,
         ranges=within,
         tcp=tcp,
