@@ -27,6 +27,7 @@ UPDATES = 430_000  # as of scenarios/astraea/train.py
 RULES = ("cubic", "vegas")
 DECISIONS = 5  # for an update: one flow makes few, and publications have an update for each
 PACKET = 1500
+WARM_UP = 2_000  # updates of the critics before the first of the actor, fewer in short trainings
 TRIAL = [Point(20, 30, 1, 2), Point(20, 100, 1, 2), Point(50, 30, 1, 3)]
 ALONE = replace(FULL, flows=(1, 1))
 
@@ -145,7 +146,7 @@ def _alone(
         sealed=sealed_grid() if sealed and not trial else (),
         beside=RULES,
         judged=RULES,
-        constants=learner,
+        constants=replace(learner, warm_up=round(WARM_UP * min(10 * budget, 1))),
         pace=Pace(decisions=DECISIONS, over=round(DECISIONS * UPDATES / 3 * budget)),
         reward=reward,
         ranges=within,
