@@ -87,33 +87,32 @@ void bind_policy(py::module_& a) {
       a, "Policy",
       "A trained policy: dense layers with a leaky ReLU of slope 0.2 between them and tanh at the end; an action "
       "below LEAST_ACTION in size is 0.")
-      .def(
-          py::init([](const std::vector<std::pair<Floats, Floats>>& layers, const std::string& features,
-                      std::uint16_t frames, const std::string& spacing, std::uint16_t interval_ms, float alpha,
-                      std::uint32_t cwnd_min, std::uint32_t cwnd_max, bool batch_norm_folded, const std::string& action,
-                      const std::string& inner, double interval_rtts) {
-            PolicySpec spec;
-            spec.features = set_named(features);
-            spec.frames = frames;
-            spec.spacing = spacing_named(spacing);
-            spec.interval_ms = interval_ms;
-            spec.alpha = alpha;
-            spec.cwnd_min = cwnd_min;
-            spec.cwnd_max = cwnd_max;
-            spec.folded = batch_norm_folded;
-            spec.action = value_named<ActionKind>("action", kActionKinds, action);
-            spec.inner = value_named<InnerRule>("inner", kInnerRules, inner);
-            spec.interval_rtts = interval_rtts;
-            return Policy(spec, layers_of(layers));
-          }),
-          py::arg("layers"), py::kw_only(), py::arg("features") = "ours11", py::arg("frames") = 5,
-          py::arg("spacing") = "every", py::arg("interval_ms") = 30, py::arg("alpha") = static_cast<float>(kAlpha),
-          py::arg("cwnd_min") = kLeastWindow, py::arg("cwnd_max") = kMostWindow, py::arg("batch_norm_folded") = false,
-          py::arg("action") = "window", py::arg("inner") = "cubic", py::arg("interval_rtts") = 0.0,
-          "`layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was "
-          "trained with, as options of cc=\"astraea\" have it (`alpha`: by action=\"factor\" the factor_exponent; "
-          "`interval_rtts`: quarters, up to 63.75). Raises ValueError for layers that do not fit, or weights that are "
-          "not finite.")
+      .def(py::init([](const std::vector<std::pair<Floats, Floats>>& layers, const std::string& features,
+                       std::uint16_t frames, const std::string& spacing, std::uint16_t interval_ms, float alpha,
+                       std::uint32_t cwnd_min, std::uint32_t cwnd_max, bool batch_norm_folded,
+                       const std::string& action, const std::string& inner, double interval_rtts) {
+             PolicySpec spec;
+             spec.features = set_named(features);
+             spec.frames = frames;
+             spec.spacing = spacing_named(spacing);
+             spec.interval_ms = interval_ms;
+             spec.alpha = alpha;
+             spec.cwnd_min = cwnd_min;
+             spec.cwnd_max = cwnd_max;
+             spec.folded = batch_norm_folded;
+             spec.action = value_named<ActionKind>("action", kActionKinds, action);
+             spec.inner = value_named<InnerRule>("inner", kInnerRules, inner);
+             spec.interval_rtts = interval_rtts;
+             return Policy(spec, layers_of(layers));
+           }),
+           py::arg("layers"), py::kw_only(), py::arg("features") = "ours11", py::arg("frames") = 5,
+           py::arg("spacing") = "every", py::arg("interval_ms") = 30, py::arg("alpha") = static_cast<float>(kAlpha),
+           py::arg("cwnd_min") = kLeastWindow, py::arg("cwnd_max") = kMostWindow, py::arg("batch_norm_folded") = false,
+           py::arg("action") = "window", py::arg("inner") = "cubic", py::arg("interval_rtts") = 0.0,
+           "`layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was "
+           "trained with, as options of cc=\"astraea\" have it (`alpha`: by action=\"factor\" the factor_exponent; "
+           "`interval_rtts`: quarters, up to 63.75). Raises ValueError for layers that do not fit, or weights that are "
+           "not finite.")
       .def_static(
           "from_bytes",
           [](const py::bytes& file) {
