@@ -28,13 +28,24 @@ FeatureSet set_named(const std::string& name) {
   for (const FeatureSet set : kFeatureSets) {
     if (to_string(set) == name) return set;
   }
-  throw py::value_error("features: no set " + name + "; there are astraea10, ours11, rel8");
+  throw py::value_error("features: no set " + name + "; there are " + names_of_sets());
 }
 
 Spacing spacing_named(const std::string& name) {
   if (name == "every") return Spacing::every;
   if (name == "doubled") return Spacing::doubled;
   throw py::value_error("spacing: no " + name + "; there are every, doubled");
+}
+
+// The value of an enumeration that has this name among the names of all.
+template <typename E, typename Names>
+E value_named(const char* field, const Names& names, const std::string& name) {
+  std::string all;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<E>(i);
+    all.append(i > 0 ? ", " : "").append(names[i]);
+  }
+  throw py::value_error(std::string(field) + ": no " + name + "; there are " + all);
 }
 
 void check_alpha(double alpha) {
@@ -78,7 +89,8 @@ void bind_policy(py::module_& a) {
       "below LEAST_ACTION in size is 0.")
       .def(py::init([](const std::vector<std::pair<Floats, Floats>>& layers, const std::string& features,
                        std::uint16_t frames, const std::string& spacing, std::uint16_t interval_ms, float alpha,
-                       std::uint32_t cwnd_min, std::uint32_t cwnd_max, bool batch_norm_folded) {
+                       std::uint32_t cwnd_min, std::uint32_t cwnd_max, bool batch_norm_folded,
+                       const std::string& action, const std::string& inner, double interval_rtts) {
              PolicySpec spec;
              spec.features = set_named(features);
              spec.frames = frames;
@@ -88,13 +100,19 @@ void bind_policy(py::module_& a) {
              spec.cwnd_min = cwnd_min;
              spec.cwnd_max = cwnd_max;
              spec.folded = batch_norm_folded;
+             spec.action = value_named<ActionKind>("action", kActionKinds, action);
+             spec.inner = value_named<InnerRule>("inner", kInnerRules, inner);
+             spec.interval_rtts = interval_rtts;
              return Policy(spec, layers_of(layers));
            }),
            py::arg("layers"), py::kw_only(), py::arg("features") = "ours11", py::arg("frames") = 5,
            py::arg("spacing") = "every", py::arg("interval_ms") = 30, py::arg("alpha") = static_cast<float>(kAlpha),
            py::arg("cwnd_min") = kLeastWindow, py::arg("cwnd_max") = kMostWindow, py::arg("batch_norm_folded") = false,
+           py::arg("action") = "window", py::arg("inner") = "cubic", py::arg("interval_rtts") = 0.0,
            "`layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was "
-           "trained with. Raises ValueError for layers that do not fit, or weights that are not finite.")
+           "trained with, as options of cc=\"astraea\" have it (`alpha`: by action=\"factor\" the factor_exponent; "
+           "`interval_rtts`: quarters, up to 63.75). Raises ValueError for layers that do not fit, or weights that are "
+           "not finite.")
       .def_static(
           "from_bytes",
           [](const py::bytes& file) {
@@ -125,7 +143,16 @@ void bind_policy(py::module_& a) {
           "interval_ms", [](const Policy& p) { return p.spec().interval_ms; }, "Milliseconds.")
       .def_property_readonly(
           "alpha", [](const Policy& p) { return p.spec().alpha; },
-          "The largest change of the window, as a share of it.")
+          "The largest change of the window or rate, as a share of it; by action=\"factor\" the exponent.")
+      .def_property_readonly(
+          "action", [](const Policy& p) { return std::string(to_string(p.spec().action)); },
+          "What its actions are: \"window\", \"rate\" or \"factor\".")
+      .def_property_readonly(
+          "inner", [](const Policy& p) { return std::string(to_string(p.spec().inner)); },
+          "By action=\"factor\", the control whose window actions multiply.")
+      .def_property_readonly(
+          "interval_rtts", [](const Policy& p) { return p.spec().interval_rtts; },
+          "The interval in least round trips; 0: interval_ms.")
       .def_property_readonly(
           "layers",
           [](const Policy& p) {
@@ -166,25 +193,47 @@ void bind_policy(py::module_& a) {
 // One interval's measurements as Python hands them over.
 Measured measured_of(double avg_thr, double avg_urtt, double srtt_x8, double loss, double packets_out,
                      double retrans_out, double cwnd, double pacing) {
-  return {avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing};
+  return {.avg_thr_Bps = avg_thr,
+          .avg_urtt_us = avg_urtt,
+          .srtt_x8_us = srtt_x8,
+          .loss_Bps = loss,
+          .packets_out = packets_out,
+          .retrans_out = retrans_out,
+          .cwnd = cwnd,
+          .pacing_Bps = pacing};
 }
 
 void bind_functions(py::module_& a) {
   a.def(
       "frame",
       [](const std::string& features, double avg_thr, double max_tput, double avg_urtt, double min_rtt, double srtt_x8,
-         double loss, double packets_out, double retrans_out, double cwnd, double pacing) {
+         double loss, double packets_out, double retrans_out, double cwnd, double pacing, double rtt_slope, double sent,
+         double delivered) {
         const FeatureSet set = set_named(features);
         std::array<float, kMostFeatures> out{};
-        frame(set, measured_of(avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing),
-              {max_tput, min_rtt}, out);
+        Measured m = measured_of(avg_thr, avg_urtt, srtt_x8, loss, packets_out, retrans_out, cwnd, pacing);
+        m.rtt_slope = rtt_slope;
+        m.sent_bytes = sent;
+        m.delivered_bytes = delivered;
+        frame(set, m, {max_tput, min_rtt}, out);
         return array_of(std::span(out).first(features_of(set)));
       },
       py::arg("features") = "ours11", py::kw_only(), py::arg("avg_thr") = 0.0, py::arg("max_tput") = 0.0,
       py::arg("avg_urtt") = 0.0, py::arg("min_rtt") = 0.0, py::arg("srtt_x8") = 0.0, py::arg("loss") = 0.0,
       py::arg("packets_out") = 0.0, py::arg("retrans_out") = 0.0, py::arg("cwnd") = 0.0, py::arg("pacing") = 0.0,
-      "The features of one interval, float32[10, 11 or 8]. Rates in bytes per second, times in microseconds "
-      "(srtt_x8: eight times the smoothed RTT), windows in packets; 0 is no sample.");
+      py::arg("rtt_slope") = 0.0, py::arg("sent") = 0.0, py::arg("delivered") = 0.0,
+      "The features of one interval, float32[10, 11, 8 or 3]. Rates in bytes per second, times in microseconds "
+      "(srtt_x8: eight times the smoothed RTT), windows in packets, `sent` and `delivered` in bytes; 0 is no sample.");
+  a.def(
+      "map_factor",
+      [](double action, double exponent) {
+        if (!(exponent > 0 && exponent <= kMostFactorExponent)) {
+          throw py::value_error("exponent must be above 0, at most 8");
+        }
+        return map_factor(action, exponent);
+      },
+      py::arg("action"), py::arg("exponent") = kFactorExponent,
+      "The factor of the inner control's window that an action of -1 to 1 is, 2^(exponent * action).");
   a.def(
       "map_action",
       [](std::uint32_t cwnd, double action, double alpha) {

@@ -200,8 +200,9 @@ void bind_learning(py::module_& m) {
            "(float64[episodes, flows, terms]), inputs (float32[episodes, flows, inputs]: of flows that are due), "
            "reward, reward_terms, global_state, now_ps.")
       .def_property_readonly_static("TERMS", [](const py::object&) {
-        return std::vector<std::string>{"seconds",  "throughput_Bps", "rtt_us",     "least_rtt_us",
-                                        "loss_Bps", "queue_loss_Bps", "pacing_Bps", "window_packets"};
+        return std::vector<std::string>{"seconds",      "throughput_Bps", "rtt_us",
+                                        "least_rtt_us", "loss_Bps",       "queue_loss_Bps",
+                                        "pacing_Bps",   "window_packets", "most_throughput_Bps"};
       });
 }
 

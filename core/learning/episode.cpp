@@ -78,6 +78,7 @@ void Episode::take(Row& row, const PupilInterval& interval) {
   row.terms[queue_loss_Bps] = lasted > 0 ? static_cast<double>(dropped - row.dropped) / lasted : 0;
   row.terms[pacing_Bps] = interval.pacing_Bps;
   row.terms[window_packets] = interval.window_packets;
+  row.terms[most_throughput_Bps] = interval.most_throughput_Bps;
   row.seen = interval.end;
   row.dropped = dropped;
   if (row.throughput.size() == options_.reward.window) row.throughput.erase(row.throughput.begin());

@@ -48,8 +48,9 @@ class Episode {
     queue_loss_Bps, // what queues dropped: of what links lose by themselves the flow is not to blame
     pacing_Bps,
     window_packets,
+    most_throughput_Bps,  // the largest of an interval that the flow remembers
   };
-  static constexpr std::size_t kTerms = window_packets + 1;
+  static constexpr std::size_t kTerms = most_throughput_Bps + 1;
 
   // A row is a flow: those of each traffic in the order of their add(), traffic after traffic. All must outlive the
   // episode, and their flows have one round. Throws std::invalid_argument for a base RTT too few.

@@ -9,7 +9,7 @@
 namespace loomnet {
 
 // What a flow has measured between two decisions. Rates are payload bytes per second, but for the pacing,
-// which counts headers; 0 is no sample.
+// which counts headers and is what the window gives where a flow is not paced; 0 is no sample.
 struct PupilInterval {
   Picoseconds begin{}, end{};
   double throughput_Bps = 0;   // mean of the delivery-rate samples
@@ -18,6 +18,7 @@ struct PupilInterval {
   double loss_Bps = 0;         // taken for lost by the sender, whatever lost it
   double pacing_Bps = 0;
   double window_packets = 0;   // as it was during the interval
+  double most_throughput_Bps = 0;  // the largest of an interval that the control remembers
 };
 
 class Pupil {

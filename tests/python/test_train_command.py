@@ -310,10 +310,16 @@ def test_the_pages_training_is_one(here):
 def test_commands_of_the_pages_name_a_training_and_its_parameters():
     """They take hours; this one takes seconds of the same file."""
     commands = [each for each in pages.all_commands() if "loomnet train " in each]
-    assert {command.split()[2] for command in commands} == {"scenarios/astraea/train.py"}
+    assert {command.split()[2] for command in commands} == {
+        "scenarios/astraea/train.py",
+        "scenarios/astraea/baselines.py::orca",
+        "scenarios/astraea/baselines.py::aurora",
+    }
     for command in commands:
-        file = load_training(pages.ROOT / re.search(r"scenarios/\S+\.py", command)[0])
+        target = re.search(r"scenarios/\S+\.py(::\w+)?", command)[0]
+        file = load_training(f"{pages.ROOT}/{target}")
         file.made(file.settings(re.findall(r"--set (\S+)", command)))
+    file = load_training(pages.ROOT / "scenarios/astraea/train.py")
     for profile in ("ours", "paper"):
         plan = file.made({"profile": profile, "budget": "1"})
         assert plan.updates == 430_000 and len(plan.watched) == 36 and len(plan.selection) == 180

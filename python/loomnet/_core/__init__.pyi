@@ -1244,6 +1244,7 @@ class Episodes:
         "queue_loss_Bps",
         "pacing_Bps",
         "window_packets",
+        "most_throughput_Bps",
     ]
 
     def __init__(self, flows: int, inputs: int) -> None:

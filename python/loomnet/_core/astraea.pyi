@@ -16,6 +16,7 @@ __all__: list[str] = [
     "global_state",
     "map_action",
     "map_action_int",
+    "map_factor",
     "reward",
     "teacher_action",
 ]
@@ -43,9 +44,12 @@ class Policy:
         cwnd_min: int = 4,
         cwnd_max: int = 20000,
         batch_norm_folded: bool = False,
+        action: str = "window",
+        inner: str = "cubic",
+        interval_rtts: float = 0.0,
     ) -> None:
         """
-        `layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was trained with. Raises ValueError for layers that do not fit, or weights that are not finite.
+        `layers`: pairs of weights float32[out, in] and biases float32[out]; the rest is what the policy was trained with, as options of cc="astraea" have it (`alpha`: by action="factor" the factor_exponent; `interval_rtts`: quarters, up to 63.75). Raises ValueError for layers that do not fit, or weights that are not finite.
         """
 
     def act(self, inputs: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.float32]:
@@ -69,9 +73,15 @@ class Policy:
         """
 
     @property
+    def action(self) -> str:
+        """
+        What its actions are: "window", "rate" or "factor".
+        """
+
+    @property
     def alpha(self) -> float:
         """
-        The largest change of the window, as a share of it.
+        The largest change of the window or rate, as a share of it; by action="factor" the exponent.
         """
 
     @property
@@ -87,6 +97,12 @@ class Policy:
         """
 
     @property
+    def inner(self) -> str:
+        """
+        By action="factor", the control whose window actions multiply.
+        """
+
+    @property
     def inputs(self) -> int:
         """
         Features of all frames.
@@ -96,6 +112,12 @@ class Policy:
     def interval_ms(self) -> int:
         """
         Milliseconds.
+        """
+
+    @property
+    def interval_rtts(self) -> float:
+        """
+        The interval in least round trips; 0: interval_ms.
         """
 
     @property
@@ -131,9 +153,12 @@ def frame(
     retrans_out: float = 0.0,
     cwnd: float = 0.0,
     pacing: float = 0.0,
+    rtt_slope: float = 0.0,
+    sent: float = 0.0,
+    delivered: float = 0.0,
 ) -> numpy.typing.NDArray[numpy.float32]:
     """
-    The features of one interval, float32[10, 11 or 8]. Rates in bytes per second, times in microseconds (srtt_x8: eight times the smoothed RTT), windows in packets; 0 is no sample.
+    The features of one interval, float32[10, 11, 8 or 3]. Rates in bytes per second, times in microseconds (srtt_x8: eight times the smoothed RTT), windows in packets, `sent` and `delivered` in bytes; 0 is no sample.
     """
 
 def global_state(
@@ -159,6 +184,11 @@ def map_action(cwnd: int, action: float, alpha: float = 0.025) -> int:
 def map_action_int(cwnd: int, q: int, alpha_millionths: int = 25000) -> int:
     """
     The same by whole numbers: `q` is 32767 times the action.
+    """
+
+def map_factor(action: float, exponent: float = 2.0) -> float:
+    """
+    The factor of the inner control's window that an action of -1 to 1 is, 2^(exponent * action).
     """
 
 def reward(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from loomnet.learning.batch import TERMS as TERMS
     from loomnet.learning.batch import Batch as Batch
     from loomnet.learning.batch import Reward as Reward
+    from loomnet.learning.batch import RewardFunction as RewardFunction
     from loomnet.learning.batch import Step as Step
     from loomnet.learning.bottleneck import Bottleneck as Bottleneck
     from loomnet.learning.bottleneck import Flow as Flow
@@ -26,6 +27,7 @@ _EXPORTS = {
     "TERMS": "batch",
     "Batch": "batch",
     "Reward": "batch",
+    "RewardFunction": "batch",
     "Step": "batch",
     "Bottleneck": "bottleneck",
     "Flow": "bottleneck",

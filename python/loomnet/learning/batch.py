@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -11,6 +11,7 @@ import loomnet._core as _core
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Time
+from loomnet.labs.typed_function import called
 from loomnet.learning.bottleneck import Bottleneck
 from loomnet.running.traffic import FlowTraffic
 from loomnet.running.virtual_clock import plugins_named
@@ -51,7 +52,8 @@ class Step:
         born, left: bool; flows that have come and gone since the step before.
         inputs: float32[…, features x frames], what a policy sees; of flows that are due.
         terms: float64[…, len(TERMS)], measurements of each flow's last interval.
-        reward: float64[episodes], one for all flows of an episode, between -0.1 and 0.1.
+        reward: float64[episodes], one for all flows of an episode, between -0.1 and 0.1 where it
+            is Reward's.
         reward_terms: float64[episodes, 5]: throughput, latency, loss, fairness, stability.
         global_state: float32[episodes, 12], what a central critic sees.
         now: float64[episodes], seconds since the episode's begin.
@@ -71,6 +73,10 @@ class Step:
     done: np.ndarray
 
 
+# A reward of one's own: float64[episodes] of a step, whose `reward` is Reward()'s then.
+RewardFunction = Callable[[Step], np.ndarray]
+
+
 class Batch:
     """Several bottlenecks, each with the flows of its own, in one process.
 
@@ -87,7 +93,8 @@ class Batch:
     `worlds` are their fabrics, as ln.World has them: `batch.worlds[0].flows`.
 
     Args:
-        reward: its weights.
+        reward: its weights, or a function of a Step that gives float64[episodes] in its place
+            (loomnet.learning.rewards has some).
         flows: rows of each episode; None: as many as the bottleneck with the most flows has.
 
     Raises UsageError where bottlenecks show policies different inputs, or have more flows than
@@ -99,15 +106,17 @@ class Batch:
         self,
         bottlenecks: Sequence[Bottleneck],
         *,
-        reward: Reward | None = None,
+        reward: Reward | RewardFunction | None = None,
         flows: int | None = None,
     ) -> None:
         self.bottlenecks = list(bottlenecks)
         if not self.bottlenecks:
             raise UsageError("Batch: give one bottleneck or more")
-        self._reward = reward or Reward()
+        self._reward = reward if isinstance(reward, Reward) else Reward()
+        self._function = None if isinstance(reward, Reward) else reward
         self.flows = max(len(each.flows) for each in self.bottlenecks) if flows is None else flows
         self.inputs = _inputs(self.bottlenecks)
+        self.least_input = min(_least_input(each) for each in self.bottlenecks)
         for number, each in enumerate(self.bottlenecks):
             self._fits(number, each)
         self.worlds: list[World] = [each.world() for each in self.bottlenecks]
@@ -254,12 +263,30 @@ class Batch:
         self._core.show()
         self._now[:] = (self._now_ps - self._origins) / 1e12
         done |= self._now_ps >= self._ends  # a flow may be due at that very time
+        if self._function is not None:
+            step.reward[:] = _rewards(self._function, step)
         return step
 
     def _bound(self, k: int) -> int:
         """Up to when time may pass before the run's own loop must look."""
         loop = self.worlds[k].loop
         return min(loop.horizon(), loop.clock.now_ps + SLICE_PS, int(self._ends[k]))
+
+
+def _rewards(function: RewardFunction, step: Step) -> np.ndarray:
+    found = np.asarray(called(function, step), float)
+    if found.shape != step.reward.shape or not np.isfinite(found).all():
+        raise UsageError(
+            f"Batch: reward gave an array of shape {found.shape} with "
+            f"{np.isfinite(found).sum()} finite numbers; give one for each of the "
+            f"{len(step.reward)} episodes"
+        )
+    return found
+
+
+def _least_input(bottleneck: Bottleneck) -> float:
+    """The least number that a policy can see: round trips that fall have a slope below 0."""
+    return -1.0 if bottleneck.tcp.get("features") == "aurora3" else 0.0
 
 
 def _inputs(bottlenecks: Sequence[Bottleneck]) -> int:

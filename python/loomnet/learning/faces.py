@@ -8,13 +8,13 @@ from loomnet.base.errors import UnavailableError
 from loomnet.base.installing import install_line
 
 if TYPE_CHECKING:
-    from loomnet.learning.batch import Reward
+    from loomnet.learning.batch import Reward, RewardFunction
     from loomnet.learning.bottleneck import Bottleneck
     from loomnet.learning.parallel import SharedBottleneck
 
 
 def parallel_env(
-    bottleneck: Bottleneck, *, reward: Reward | None = None, waiting: bool = False
+    bottleneck: Bottleneck, *, reward: Reward | RewardFunction | None = None, waiting: bool = False
 ) -> SharedBottleneck:
     """A bottleneck as PettingZoo's ParallelEnv, an agent for each flow that learns: see
     SharedBottleneck. `waiting`: agents are there before their flows join."""

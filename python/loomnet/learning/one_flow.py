@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from loomnet.base.errors import UsageError
-from loomnet.learning.batch import TERMS, Batch, Reward, Step
+from loomnet.learning.batch import TERMS, Batch, Reward, RewardFunction, Step
 from loomnet.learning.bottleneck import Bottleneck, Flow
 
 MOST_INPUT = 1e4  # features are ratios and logarithms; one above this is a link of its own kind
@@ -44,10 +44,10 @@ class OneFlow(gymnasium.Env[np.ndarray, np.ndarray]):
     """One flow that learns, the first of a bottleneck's; the others follow controls of their own.
 
     A step is an interval of the flow, 30 ms. The observation is what a policy sees, float32
-    [inputs], cut at 0 and 10,000; the action is float32[1], -1 to 1; the reward is that of
-    `Reward(…)`, of this flow alone. An episode never terminates: it is truncated when its time or
-    the flow's lifetime is over. `info` has the seconds since the begin (`time_s`), the terms of
-    TERMS, and the reward's five.
+    [inputs], cut at 0 (features="aurora3": -1) and 10,000; the action is float32[1], -1 to 1; the
+    reward is that of `Reward(…)`, of this flow alone. An episode never terminates: it is truncated
+    when its time or the flow's lifetime is over. `info` has the seconds since the begin (`time_s`),
+    the terms of TERMS, and the reward's five.
 
     Args:
         bottleneck: the same in each episode, or a function that draws one; by default drawn().
@@ -59,12 +59,18 @@ class OneFlow(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
-        self, bottleneck: Bottleneck | Draw = drawn, *, reward: Reward | None = None
+        self,
+        bottleneck: Bottleneck | Draw = drawn,
+        *,
+        reward: Reward | RewardFunction | None = None,
     ) -> None:
         self._draw: Draw = bottleneck if callable(bottleneck) else lambda _: bottleneck
         self._reward = reward
         example = Batch([self._draw(np.random.default_rng(0))])
-        self.observation_space = gymnasium.spaces.Box(0, MOST_INPUT, (example.inputs,), np.float32)
+        self._least = example.least_input
+        self.observation_space = gymnasium.spaces.Box(
+            self._least, MOST_INPUT, (example.inputs,), np.float32
+        )
         self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
         self._batch: Batch | None = None
         self._step: Step | None = None
@@ -98,4 +104,4 @@ class OneFlow(gymnasium.Env[np.ndarray, np.ndarray]):
         info: dict[str, Any] = dict(zip(TERMS, step.terms[0, 0].tolist(), strict=True))
         info["time_s"] = float(step.now[0])
         info["reward_terms"] = step.reward_terms[0].copy()
-        return np.clip(step.inputs[0, 0], 0, MOST_INPUT), info
+        return np.clip(step.inputs[0, 0], self._least, MOST_INPUT), info

@@ -9,7 +9,7 @@ import numpy as np
 from pettingzoo import ParallelEnv
 
 from loomnet.base.errors import UsageError
-from loomnet.learning.batch import TERMS, Batch, Reward, Step
+from loomnet.learning.batch import TERMS, Batch, Reward, RewardFunction, Step
 from loomnet.learning.bottleneck import Bottleneck
 from loomnet.learning.one_flow import MOST_INPUT
 
@@ -33,7 +33,11 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
     render_mode = None
 
     def __init__(
-        self, bottleneck: Bottleneck, *, reward: Reward | None = None, waiting: bool = False
+        self,
+        bottleneck: Bottleneck,
+        *,
+        reward: Reward | RewardFunction | None = None,
+        waiting: bool = False,
     ) -> None:
         flows = enumerate(bottleneck.flows)
         self._flows = {f"flow_{number}": number for number, flow in flows if flow.cc is None}
@@ -50,7 +54,8 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         self._seed = 0
         shape = (self._batch.inputs,)
         self._observations = {
-            name: gymnasium.spaces.Box(0, MOST_INPUT, shape, np.float32) for name in self._flows
+            name: gymnasium.spaces.Box(self._batch.least_input, MOST_INPUT, shape, np.float32)
+            for name in self._flows
         }
         self._actions = {
             name: gymnasium.spaces.Box(-1, 1, (1,), np.float32) for name in self._flows
@@ -111,7 +116,7 @@ class SharedBottleneck(ParallelEnv[str, np.ndarray, np.ndarray]):
         observations, infos = {}, {}
         for name in names:
             flow = self._flows[name]
-            observations[name] = np.clip(step.inputs[0, flow], 0, MOST_INPUT)
+            observations[name] = np.clip(step.inputs[0, flow], self._batch.least_input, MOST_INPUT)
             infos[name] = dict(zip(TERMS, step.terms[0, flow].tolist(), strict=True))
             infos[name] |= {"due": bool(step.due[0, flow]), "time_s": float(step.now[0])}
         return observations, infos

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from loomnet.base.errors import UsageError
-from loomnet.learning.batch import Batch, Reward, Step
+from loomnet.learning.batch import Batch, Reward, RewardFunction, Step
 from loomnet.learning.bottleneck import Bottleneck, Flow
 from loomnet.learning.one_flow import MOST_INPUT, Draw, spread
 
@@ -75,7 +75,7 @@ class SharedBottleneckVector(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, 
         bottleneck: Bottleneck | Draw = drawn_together,
         *,
         flows: int | None = None,
-        reward: Reward | None = None,
+        reward: Reward | RewardFunction | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
     ) -> None:
         if num_envs < 1:
@@ -94,7 +94,10 @@ class SharedBottleneckVector(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, 
         example = self._made([self._draw(np.random.default_rng(0))])
         self._flows = example.flows
         shape = (example.flows, example.inputs)
-        self.single_observation_space = gymnasium.spaces.Box(0, MOST_INPUT, shape, np.float32)
+        self._least = example.least_input
+        self.single_observation_space = gymnasium.spaces.Box(
+            self._least, MOST_INPUT, shape, np.float32
+        )
         self.single_action_space = gymnasium.spaces.Box(-1, 1, shape[:1], np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -189,7 +192,7 @@ class SharedBottleneckVector(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, 
         return links, [int(draw.integers(2**31)) for draw in draws]
 
     def _seen(self, step: Step) -> np.ndarray:
-        return np.clip(step.inputs, 0, MOST_INPUT)
+        return np.clip(step.inputs, self._least, MOST_INPUT)
 
     def _infos(self, step: Step) -> Info:
         infos: Info = {name: getattr(step, name).copy() for name in SHOWN}

@@ -14,7 +14,7 @@ from loomnet.learning.bottleneck import Bottleneck
 from loomnet.learning.grid import Point, Ranges
 
 if TYPE_CHECKING:
-    from loomnet.learning.batch import Reward
+    from loomnet.learning.batch import Reward, RewardFunction
     from loomnet.learning.td3 import Td3
     from loomnet.learning.training import Pace
 
@@ -99,7 +99,7 @@ class Curriculum:
     cloning: Cloning | None = None
     constants: Td3 | None = None
     pace: Pace | None = None
-    reward: Reward | None = None
+    reward: Reward | RewardFunction | None = None
     tcp: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,6 +110,11 @@ class Curriculum:
             raise UsageError(f"Curriculum.stages: two have one name: {', '.join(names)}")
         if self.looks < 1 or self.patience < 1 or self.flows < 1:
             raise UsageError("Curriculum: looks, patience and flows: give 1 or more")
+        if self.cloning is not None and self.tcp.get("action") in ("absolute", "factor"):
+            raise UsageError(
+                "Curriculum.cloning: the rule's actions are factors of the window or the rate, "
+                f"those of action={self.tcp['action']!r} are not; leave cloning out"
+            )
         known = set(self.selection) | set(self.watched)
         if both := [str(each) for each in self.sealed if each in known]:
             raise UsageError(f"Curriculum.sealed: {both[0]} is a point that chooses, too")

@@ -14,7 +14,7 @@ import torch
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.labs.typed_function import called
-from loomnet.learning.batch import TERMS, Batch, Reward, Step
+from loomnet.learning.batch import TERMS, Batch, Reward, RewardFunction, Step
 from loomnet.learning.bottleneck import Bottleneck
 from loomnet.learning.experience import Experience
 from loomnet.learning.td3 import Learner, Replay, Td3
@@ -65,7 +65,7 @@ class Training:
         flows: int,
         constants: Td3 | None = None,
         pace: Pace | None = None,
-        reward: Reward | None = None,
+        reward: Reward | RewardFunction | None = None,
         seed: int = 0,
     ) -> None:
         self._draw_link, self._flows, self._reward = draw, flows, reward
@@ -110,13 +110,18 @@ class Training:
     def policy(self) -> Any:
         """The actor of now, as `loomnet._core.astraea.Policy`: to_bytes() is its file."""
         tcp = self._batch.bottlenecks[0].tcp
+        action = str(tcp.get("action", "window"))
+        scale = ("factor_exponent", 2.0) if action == "factor" else ("alpha", 0.025)
         policy = _core.astraea.Policy(
             self.learner.actor.layers(),
             features=str(tcp.get("features", "ours11")),
             frames=int(tcp.get("frames", 5)),
             spacing=str(tcp.get("spacing", "every")),
             interval_ms=int(tcp.get("interval_us", 30_000)) // 1000,
-            alpha=float(tcp.get("alpha", 0.025)),
+            interval_rtts=float(tcp.get("interval_rtts", 0)),
+            action=action,
+            inner=str(tcp.get("inner", "cubic")) if action == "factor" else "cubic",
+            alpha=float(tcp.get(*scale)),
             batch_norm_folded=self.learner.constants.batch_norm,
         )
         policy.quantise()

@@ -318,7 +318,8 @@ std::string refusal(const OptionValues& options) {
 TEST(AstraeaOptions, RefuseWhatDoesNotFit) {
   EXPECT_EQ(refusal({}), "accepted");
   EXPECT_EQ(refusal({{"alpha", 0.0}}), "astraea.alpha: above 0, up to 0.5");
-  EXPECT_EQ(refusal({{"features", std::string("x")}}), "astraea: features must be one of astraea10, ours11, rel8");
+  EXPECT_EQ(refusal({{"features", std::string("x")}}),
+            "astraea: features must be one of astraea10, ours11, rel8, aurora3");
   EXPECT_EQ(refusal({{"frames", std::int64_t{7}}, {"spacing", std::string("doubled")}}),
             "astraea.frames: 1 to 6 where their distance doubles");
   EXPECT_THAT(refusal({{"interval_us", std::int64_t{1'000}}}), HasSubstr("is less than wake_us, 5000"));

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "clock/random.hpp"
 #include "transport/congestion/astraea/arithmetic.hpp"
 #include "transport/congestion/astraea/extremes.hpp"
 #include "transport/congestion/astraea/features.hpp"
+#include "transport/congestion/astraea/meter.hpp"
 
 namespace loomnet::astraea {
 namespace {
@@ -71,12 +73,51 @@ TEST(Frame, OfRelativeFeaturesAloneLeavesTheAbsoluteOnesOut) {
   }
 }
 
+// By hand. Round trips of 30, 31, 33 and 34 ms at 0, 10, 20 and 30 ms: the sums of products of the distances from
+// the means (15 ms, 32 ms) are 15 x 2 + 5 x 1 + 5 x 1 + 15 x 2 = 70, those of squared times 2 x 225 + 2 x 25 = 500.
+TEST(Frame, OfAurorasFeaturesIsTheGoldenOne) {
+  Slope slope;
+  for (const auto& [at, rtt] : {std::pair{0.0, 30'000.0}, {10'000, 31'000}, {20'000, 33'000}, {30'000, 34'000}}) {
+    slope.add(at, rtt);
+  }
+  EXPECT_NEAR(slope.slope(), 70.0 / 500, 1e-12);
+  struct Row {
+    double slope, rtt, least, sent, delivered;
+    std::array<double, 3> frame;
+  };
+  for (const Row& row : {
+           Row{0.14, 32'000, 25'000, 60'000, 48'000, {0.14, 1.28, 1.25}},
+           Row{-0.5, 25'000, 25'000, 40'000, 50'000, {-0.5, 1, 0.8}},
+           Row{0, 0, 0, 0, 0, {0, 1, 1}},                              // nothing was measured
+           Row{0, 0, 25'000, 10'000, 0, {0, 1, 10}},                   // sent, and nothing came back
+           Row{50, 900'000, 25'000, 9e6, 1'000, {10, 10, 10}},         // the ends
+           Row{-3, 25'000, 25'000, 50'000, 50'000, {-1, 1, 1}},
+       }) {
+    Golden g{{.avg_urtt_us = row.rtt}, {7e6, row.least}, {}, {}};
+    g.m.rtt_slope = row.slope;
+    g.m.sent_bytes = row.sent;
+    g.m.delivered_bytes = row.delivered;
+    const auto x = frame_of(FeatureSet::aurora3, g);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(x[i], row.frame[i], 1e-6) << i;
+  }
+}
+
+TEST(Slope, OfOneTimeIsNone) {
+  Slope slope;
+  EXPECT_EQ(slope.slope(), 0);
+  slope.add(5, 7);
+  EXPECT_EQ(slope.slope(), 0);
+  slope.add(5, 9);
+  EXPECT_EQ(slope.slope(), 0);
+}
+
 TEST(Frame, IsFiniteWhateverWasMeasured) {
   RandomStream random(3, 1, 1);
   const std::array values = {0.0, 1e-9, 1.0, 1e3, 1e9, 1e15};
   const auto any = [&] { return values[random.below(values.size())]; };
   for (int i = 0; i < 20'000; ++i) {
-    const Golden g{{any(), any(), any(), any(), any(), any(), any(), any()}, {any(), any()}, {}, {}};
+    const Golden g{
+        {any(), any(), any(), any(), any(), any(), any(), any(), any(), any(), any()}, {any(), any()}, {}, {}};
     for (const FeatureSet set : kFeatureSets) {
       const auto x = frame_of(set, g);
       for (std::size_t k = 0; k < features_of(set); ++k) {

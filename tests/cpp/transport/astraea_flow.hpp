@@ -30,7 +30,8 @@ struct Flow {
   void send(std::uint64_t packets) {
     for (std::uint64_t i = 0; i < packets; ++i) count_sent(limits, *control, kMss, now);
   }
-  void ack(Picoseconds rtt, std::uint64_t packets = 1, std::uint64_t lost = 0) {
+  void ack(Picoseconds rtt, std::uint64_t packets = 1, std::uint64_t lost = 0, bool limited = true,
+           bool reducing = false) {
     AckSample s;
     s.now = now;
     s.acked = s.delivered = packets * kMss;
@@ -40,7 +41,10 @@ struct Flow {
     s.lost = lost;
     s.lost_total = lost_total += lost;
     s.packets_out = packets_out;
-    s.cwnd_limited = true;
+    s.acked_end = acked_total += s.acked;
+    s.sent_end = s.acked_end + limits.cwnd;
+    s.cwnd_limited = limited;
+    s.reducing = reducing;
     control->on_ack(s);
   }
   // Goes on to `until` with an acknowledgement each millisecond, and calls ticks when they are due.
@@ -69,7 +73,7 @@ struct Flow {
   FlowLimits limits = fresh_limits(kFlow);
   std::unique_ptr<CongestionControl> control;
   Picoseconds now;
-  std::uint64_t lost_total = 0;
+  std::uint64_t lost_total = 0, acked_total = 0;
   std::uint32_t packets_out = 10;
   std::vector<Picoseconds> ticks;
 };

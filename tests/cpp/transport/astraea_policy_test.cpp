@@ -247,15 +247,47 @@ TEST(PolicyFile, KeepsWhatThePolicyWasTrainedWith) {
   EXPECT_FALSE(again.quantised());
 }
 
+TEST(PolicyFile, KeepsWhatItsActionsAreInBitsThatOldFilesHaveAs0) {
+  PolicySpec spec{.features = FeatureSet::aurora3, .frames = 10, .interval_rtts = 1.25};
+  for (const ActionKind action : {ActionKind::window, ActionKind::rate, ActionKind::factor}) {
+    spec.action = action;
+    spec.inner = action == ActionKind::factor ? InnerRule::vegas : InnerRule::cubic;
+    spec.alpha = action == ActionKind::factor ? 2 : 0.025f;
+    const Bytes file = testbed::random_policy(7, {}, spec).serialize();
+    EXPECT_EQ(Policy::parse(file).spec(), spec);
+    const int kind = action == ActionKind::window ? 0 : action == ActionKind::rate ? 1 << 3 : (3 << 3) + (2 << 5);
+    EXPECT_EQ(file[6], kind);
+    EXPECT_EQ(file[7], 5) << "quarters of a round trip";
+    EXPECT_EQ(file[12], 4) << "the feature set";
+  }
+  const auto refused = [](PolicySpec wrong) {
+    try {
+      testbed::random_policy(7, {}, wrong);
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused({.interval_rtts = 0.1}), "policy: interval_rtts: 0.100000; give quarters, 0 to 63.75");
+  EXPECT_THAT(refused({.interval_rtts = 64}), HasSubstr("interval_rtts"));
+  EXPECT_THAT(refused({.interval_rtts = std::nan("")}), HasSubstr("interval_rtts"));
+  EXPECT_THAT(refused({.action = ActionKind::factor, .alpha = 9}), HasSubstr("a factor's exponent"));
+  EXPECT_THAT(refused({.action = ActionKind::rate, .alpha = 2}), HasSubstr("alpha: 2.0"));
+}
+
 TEST(PolicyFile, IsRefusedByTheFieldThatIsWrong) {
   EXPECT_THAT(refusal({}), HasSubstr("policy: magic: these bytes are no .astp file"));
   EXPECT_THAT(with_u16(0, 7), HasSubstr("magic"));
   EXPECT_EQ(with_u16(4, 2), "policy: version: 2; this Loomnet reads version 1");
-  EXPECT_EQ(with_u16(6, 8), "policy: flags: 8; bits 0 to 2 have a meaning");
+  EXPECT_EQ(with_u16(6, 128), "policy: flags: 128; bit 7 is 0, and bits 5 and 6 are 0 to 2");
+  EXPECT_EQ(with_u16(6, 96), "policy: flags: 96; bit 7 is 0, and bits 5 and 6 are 0 to 2");
+  EXPECT_THAT(with_u16(6, 16), HasSubstr("action: \"absolute\" has a range of rates that no policy file has"));
+  EXPECT_THAT(with_u16(6, 32), HasSubstr("inner: reno is of action \"factor\" alone"));
   EXPECT_EQ(with_u16(8, 9), "policy: features per frame: 9; rel8 has 8");
   EXPECT_EQ(with_u16(10, 0), "policy: frames: 0; give 1 to 16");
   EXPECT_EQ(with_u16(10, 3), "policy: layer 0: in: 16; give 24, the features of all frames");
-  EXPECT_THAT(with_u16(12, 4), HasSubstr("feature set: no set has the number 4"));
+  EXPECT_THAT(with_u16(12, 5),
+              HasSubstr("feature set: no set has the number 5; give 1 to 4 (astraea10, ours11, rel8, aurora3)"));
   EXPECT_EQ(with_u16(14, 0), "policy: interval: 0; give 1 to 1000");
   EXPECT_THAT(with_u32(16, std::bit_cast<std::uint32_t>(-1.0f)), HasSubstr("alpha"));
   EXPECT_THAT(with_u32(16, 0x7fc00000), HasSubstr("alpha: nan"));

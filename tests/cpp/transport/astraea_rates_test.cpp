@@ -118,7 +118,8 @@ TEST(AstraeaRates, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal({{"rate_least_bps", 1e9}}), HasSubstr("below rate_most_bps"));
   const std::string trained = constant_policy(0);
   EXPECT_THAT(refusal({{"policy", trained}, {"interval_rtts", 1.0}}), HasSubstr("interval_rtts is above 0"));
-  EXPECT_THAT(refusal({{"policy", trained}, {"action", std::string("rate")}}), HasSubstr("action is not \"window\""));
+  EXPECT_THAT(refusal({{"policy", trained}, {"action", std::string("rate")}}),
+              HasSubstr("action is \"rate\", and the policy was trained with \"window\""));
 }
 
 }  // namespace

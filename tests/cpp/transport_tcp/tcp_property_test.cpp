@@ -17,6 +17,9 @@ tcp::TcpOptions storm_options(RandomStream& random) {
   o.mtu = 1280 + random.below(3) * 1000;
   o.ecn = random.below(2);
   const bool hystart = random.below(2) != 0;
+  if (o.congestion_control == "astraea" && random.below(2)) {
+    o.congestion_options = {{"action", std::string("factor")}, {"inner", std::string(kControls[random.below(2)])}};
+  }
   if (o.congestion_control == "cubic") o.congestion_options = {{"hystart", hystart}};
   o.initial_window = 1 + random.below(20);
   o.receive_buffer = 8'000 + random.below(random.below(2) ? 60'000 : 4'000'000);

@@ -37,6 +37,28 @@ def built_from_a_graph(trial: Trial) -> Found:
     return but_for_draws(trial, fabrics.through_networkx, excuse=at_the_end)
 
 
+@relation(Wants(transports=("tcp",)))
+def factor_of_one(trial: Trial) -> Found:
+    """A learned factor of an inner rule's window that is always 1 is the inner rule: to the byte
+    and the picosecond, however often it decides."""
+    draw, inner = trial.draw, trial.draw.choice(("cubic", "reno", "vegas"))
+    own = {**trial.world.options.get("tcp", {}), "cc": inner}
+    wake_us = draw.choice((0, 10, 500, 5_000))
+    never = {
+        "cc": "astraea",
+        "action": "factor",
+        "inner": inner,
+        "policy": "hold",
+        "wake_us": wake_us,
+        "interval_us": max(wake_us, draw.choice((10, 300, 30_000))),
+        "features": draw.choice(("ours11", "aurora3")),
+    }
+    alone, beneath = (
+        facts(trial.run(trial.world.with_options(tcp={**own, **each}))) for each in ({}, never)
+    )
+    return differences(alone, beneath)
+
+
 @relation(Wants(kinds=("Permutation",), more=0))
 def permutation_of_flows(trial: Trial) -> Found:
     """One round of a Permutation is Flows of the same pairs."""

@@ -32,6 +32,13 @@ double map_rate(double rate, double a, double alpha) {
   return a >= 0 ? rate * (1 + alpha * a) : rate / (1 - alpha * a);
 }
 
+double map_factor(double a, double exponent) {
+  if (std::isnan(a)) return 1;
+  return exp2(exponent * std::clamp(a, -1.0, 1.0));
+}
+
+double factor_action(double factor, double exponent) { return std::clamp(log2(factor) / exponent, -1.0, 1.0); }
+
 double rate_between(double least, double most, double a) {
   return least * exp2((std::clamp(a, -1.0, 1.0) + 1) / 2 * log2(most / least));
 }

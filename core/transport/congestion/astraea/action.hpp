@@ -1,13 +1,29 @@
-// What an action does to the window. Liao et al., EuroSys 2024: an action a in [-1, 1] multiplies the
-// window by 1 + alpha * a, or divides it by 1 + alpha * |a|. Rounding is away from the window, so every
-// action but 0 moves it by a packet at least.
+// What an action does. Liao et al., EuroSys 2024: an action a in [-1, 1] multiplies the window by 1 + alpha * a,
+// or divides it by 1 + alpha * |a|. Rounding is away from the window, so every action but 0 moves it by a packet
+// at least. Other kinds of actions are those of Aurora and Orca, which Astraea is compared with.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace loomnet::astraea {
 
+// What an action is: a factor of the window, a factor of the sending rate, that rate itself, or a factor of
+// another control's window. The numbers are those of the policy file.
+enum class ActionKind : std::uint8_t { window, rate, absolute, factor };
+inline constexpr std::array<std::string_view, 4> kActionKinds = {"window", "rate", "absolute", "factor"};
+inline constexpr std::string_view to_string(ActionKind kind) { return kActionKinds[static_cast<std::size_t>(kind)]; }
+
+// The controls whose window a factor multiplies; the numbers are those of the policy file.
+enum class InnerRule : std::uint8_t { cubic, reno, vegas };
+inline constexpr std::array<std::string_view, 3> kInnerRules = {"cubic", "reno", "vegas"};
+inline constexpr std::string_view to_string(InnerRule rule) { return kInnerRules[static_cast<std::size_t>(rule)]; }
+
 inline constexpr double kAlpha = 0.025;
+// Abbasloo et al., SIGCOMM 2020: an action a in [-1, 1] multiplies the inner rule's window by 2^(2a); so it is in
+// the authors' released actor, which has 4^a.
+inline constexpr double kFactorExponent = 2, kMostFactorExponent = 8;
 inline constexpr std::uint32_t kLeastWindow = 4, kMostWindow = 20'000;  // packets, unless a policy says otherwise
 inline constexpr std::uint32_t kWindowBound = 1u << 24;                 // no map goes above it
 inline constexpr std::int32_t kFullAction = 32'767;                     // the integer for a = 1
@@ -22,6 +38,10 @@ std::uint32_t map_action_int(std::uint32_t window, std::int32_t q, std::uint32_t
 // The same of a sending rate, without rounding: Jay et al., "A Deep Reinforcement Learning Perspective on Internet
 // Congestion Control", ICML 2019, equation 1, which has the same map with another alpha.
 double map_rate(double rate, double a, double alpha = kAlpha);
+
+// 2^(exponent * a), which is 1 to the bit at a = 0; and the action of which it is the factor, -1 to 1.
+double map_factor(double a, double exponent = kFactorExponent);
+double factor_action(double factor, double exponent = kFactorExponent);
 
 // An action as a rate between two, even in their logarithms.
 double rate_between(double least, double most, double a);

@@ -12,6 +12,7 @@ namespace loomnet::astraea {
 namespace {
 
 constexpr double kMost = 2;  // ratios above it say nothing more
+constexpr double kMostAurora = 10, kLeastSlope = -1;  // of aurora3, which tells long queues apart
 constexpr double kPacketBytes = 1460;  // of the published feature, whatever the flow's packets are
 
 double latency_ratio(double rtt_us, const Range& range) {
@@ -27,6 +28,17 @@ double relative_window(const Measured& m, const Range& range) {
   return std::min(bits / (range.min_rtt_us / 1e6) / range.max_tput_Bps / 10, kMost);
 }
 
+// Jay et al., "A Deep Reinforcement Learning Perspective on Internet Congestion Control", ICML 2019, section 4.1:
+// the derivative of the latency over time; the interval's mean latency over the least one, which there is the
+// least mean of an interval and here the least round trip that the flow remembers; bytes sent over bytes
+// acknowledged. They are 0, 1 and 1 where nothing was measured.
+std::array<double, 3> aurora(const Measured& m, const Range& range) {
+  const bool timed = m.avg_urtt_us > 0 && range.min_rtt_us > 0;
+  const double sent = m.delivered_bytes > 0 ? m.sent_bytes / m.delivered_bytes : m.sent_bytes > 0 ? kMostAurora : 1;
+  return {std::clamp(m.rtt_slope, kLeastSlope, kMostAurora),
+          timed ? std::min(m.avg_urtt_us / range.min_rtt_us, kMostAurora) : 1, std::min(sent, kMostAurora)};
+}
+
 }  // namespace
 
 std::string_view to_string(FeatureSet set) {
@@ -37,8 +49,16 @@ std::string_view to_string(FeatureSet set) {
       return "ours11";
     case FeatureSet::rel8:
       return "rel8";
+    case FeatureSet::aurora3:
+      return "aurora3";
   }
   return "unknown";
+}
+
+std::string names_of_sets() {
+  std::string names;
+  for (const FeatureSet set : kFeatureSets) names.append(names.empty() ? "" : ", ").append(to_string(set));
+  return names;
 }
 
 std::size_t features_of(FeatureSet set) {
@@ -49,6 +69,8 @@ std::size_t features_of(FeatureSet set) {
       return 11;
     case FeatureSet::rel8:
       return 8;
+    case FeatureSet::aurora3:
+      return 3;
   }
   return 0;
 }
@@ -59,6 +81,10 @@ double queue_packets(const Measured& m, const Range& range) {
 }
 
 void frame(FeatureSet set, const Measured& m, const Range& range, std::span<float> out) {
+  if (set == FeatureSet::aurora3) {
+    std::ranges::transform(aurora(m, range), out.begin(), [](double value) { return static_cast<float>(value); });
+    return;
+  }
   const double max = range.max_tput_Bps, min = range.min_rtt_us;
   const auto of_max = [&](double rate) { return max > 0 ? rate / max : 0; };
   const auto of_window = [&](double packets) { return m.cwnd > 0 ? packets / m.cwnd : 0; };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Measured {
   double retrans_out = 0;   // retransmitted packets in flight
   double cwnd = 0;          // the window now
   double pacing_Bps = 0;    // bytes of packets, headers included, per second; 0: not paced
+  // Of aurora3 alone, and counted where the sender is a model.
+  double rtt_slope = 0;        // of the RTT samples over time; 0: fewer than two
+  double sent_bytes = 0;       // sent in the interval, retransmissions too
+  double delivered_bytes = 0;  // acknowledged in the interval, in order or not
 };
 
 // The extremes that features are relative to (extremes.hpp); 0: unknown.
@@ -35,10 +40,13 @@ enum class FeatureSet : std::uint16_t {
   astraea10 = 1,  // the publication's ten features
   ours11 = 2,     // absolute scales as logarithms, and the flow's own packets in the queue
   rel8 = 3,       // without absolute scales: flows cannot tell a large share from a small one
+  aurora3 = 4,    // latency inflation, latency ratio and send ratio of Jay et al., ICML 2019
 };
 inline constexpr std::size_t kMostFeatures = 11;
-inline constexpr std::array kFeatureSets = {FeatureSet::astraea10, FeatureSet::ours11, FeatureSet::rel8};
+inline constexpr std::array kFeatureSets = {FeatureSet::astraea10, FeatureSet::ours11, FeatureSet::rel8,
+                                            FeatureSet::aurora3};
 std::string_view to_string(FeatureSet set);
+std::string names_of_sets();  // "astraea10, ours11, …"
 std::size_t features_of(FeatureSet set);  // per frame
 
 // A flow's own packets in queues, by the inflation of its round trips; 0 without an RTT sample.

@@ -1,8 +1,10 @@
 // Astraea's options by name, and the checks of a policy against them.
 #include <algorithm>
+#include <cstdio>
 #include <stdexcept>
 #include <string_view>
 
+#include "transport/congestion/astraea/factor.hpp"
 #include "transport/congestion/astraea/kernel_agent.hpp"
 #include "transport/congestion/astraea/kernel_policy.hpp"
 #include "transport/congestion/astraea/kernel_watch.hpp"
@@ -14,11 +16,20 @@ namespace {
 constexpr const char* kControl = "astraea";
 constexpr std::uint32_t kLeastWake_us = 1'000;  // of an agent in real time
 
-std::vector<std::string> names_of_sets() {
+std::vector<std::string> feature_sets() {
   std::vector<std::string> names;
   for (const FeatureSet set : kFeatureSets) names.emplace_back(to_string(set));
   return names;
 }
+
+// "2", "0.25"
+std::string short_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+std::string quoted(std::string_view name) { return '"' + std::string(name) + '"'; }
 
 [[noreturn]] void refuse(const std::string& field, const std::string& why) {
   refuse_option(std::string(kControl) + "." + field, why);
@@ -36,10 +47,15 @@ AgentOptions agent_options(const AstraeaOptions& o) {
   agent.lifetime = o.extremes;
   agent.slow_start = o.startup == Startup::slow_start;
   agent.alpha = o.alpha;
+  if (o.action == ActionKind::factor) {
+    // The inner rule has a start-up of its own, and its window is nobody's to halve.
+    agent.slow_start = false;
+    if (agent.lifetime == Lifetime::windowed_drain) agent.lifetime = Lifetime::windowed;
+  }
   return agent;
 }
 
-// A policy meets the inputs that it was trained on, or none.
+// A policy meets the inputs that it was trained on, and its actions do what they did then.
 void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Policy& policy) {
   const PolicySpec& spec = policy.spec();
   const auto differs = [](const char* option, const std::string& asked, const std::string& trained) {
@@ -47,8 +63,7 @@ void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Poli
                          option + "=" + trained + ", or another policy");
   };
   if (spec.features != agent.features) {
-    differs("features", '"' + std::string(to_string(agent.features)) + '"',
-            '"' + std::string(to_string(spec.features)) + '"');
+    differs("features", quoted(to_string(agent.features)), quoted(to_string(spec.features)));
   }
   if (spec.frames != o.frames) differs("frames", std::to_string(o.frames), std::to_string(spec.frames));
   if (spec.spacing != o.spacing) {
@@ -58,13 +73,19 @@ void check_policy(const AstraeaOptions& o, const AgentOptions& agent, const Poli
   if (const std::uint32_t us = spec.interval_ms * 1'000u; us != o.interval_us) {
     differs("interval_us", std::to_string(o.interval_us), std::to_string(us));
   }
-  if (o.interval_rtts > 0) {
+  if (o.interval_rtts > 0 && spec.interval_rtts == 0) {
     refuse("policy", "interval_rtts is above 0, and the policy was trained with intervals of one length; leave it out");
   }
-  if (o.action != ActionKind::window) {
-    refuse("policy", "action is not \"window\", as the policy was trained with; leave it out, or give another policy");
+  if (spec.interval_rtts != o.interval_rtts) {
+    differs("interval_rtts", short_text(o.interval_rtts), short_text(spec.interval_rtts));
   }
-  if (spec.alpha != static_cast<float>(o.alpha)) {
+  if (spec.action != o.action) differs("action", quoted(to_string(o.action)), quoted(to_string(spec.action)));
+  if (o.action == ActionKind::factor) {
+    if (spec.inner != o.inner) differs("inner", quoted(to_string(o.inner)), quoted(to_string(spec.inner)));
+    if (spec.alpha != static_cast<float>(o.factor_exponent)) {
+      differs("factor_exponent", short_text(o.factor_exponent), short_text(spec.alpha));
+    }
+  } else if (spec.alpha != static_cast<float>(o.alpha)) {
     differs("alpha", std::to_string(o.alpha), std::to_string(spec.alpha));
   }
   if (o.arithmetic == Arithmetic::int16 && !policy.quantised()) {
@@ -91,10 +112,11 @@ void seat_in_kernel(AstraeaOptions& o, const NamedPolicy& policy, const OptionVa
 
 Plan plan_of(const OptionValues& values) {
   AstraeaOptions o;
-  if (const OptionValues others = AstraeaOptions::table().read(kControl, o, values); !others.empty()) {
-    refuse_option(kControl, "no option " + others.front().first);
-  }
+  CongestionMake inner = nullptr;
+  const OptionValues others = AstraeaOptions::table().read(kControl, o, values);
   AstraeaOptions::table().check(o);
+  CongestionMake rule = choose_inner(o.inner, others);
+  if (o.action == ActionKind::factor) inner = std::move(rule);
   if (o.spacing == Spacing::doubled && o.frames > kMostDoubled) {
     refuse("frames", "1 to " + std::to_string(kMostDoubled) + " where their distance doubles");
   }
@@ -126,14 +148,17 @@ Plan plan_of(const OptionValues& values) {
     agent.cwnd_min = policy.trained->spec().cwnd_min;
     agent.cwnd_max = policy.trained->spec().cwnd_max;
   }
-  return {std::move(o), agent, std::move(policy)};
+  return {std::move(o), agent, std::move(policy), std::move(inner)};
 }
 
 Plan kernel_plan_of(const OptionValues& values) {
   Plan plan = plan_of(values);
   const AstraeaOptions& o = plan.options;
   if (o.action != ActionKind::window) {
-    refuse("action", "live, an action is a factor of the window; leave it out, or run on the virtual clock");
+    refuse("action", "live, an action multiplies the flow's own window; leave it out, or run on the virtual clock");
+  }
+  if (plan.agent.features == FeatureSet::aurora3) {
+    refuse("features", "live, the kernel's counters do not tell aurora3; give another, or run on the virtual clock");
   }
   if (o.action_delay_us > 0) {
     refuse("action_delay_us", "live, an action takes as long as it takes; leave it out, or run on the virtual clock");
@@ -157,7 +182,11 @@ Plan kernel_plan_of(const OptionValues& values) {
 namespace {
 
 CongestionMake choose(const OptionValues& values) {
-  return [plan = plan_of(values)](FlowLimits& limits, const FlowContext& flow) {
+  return [plan = plan_of(values)](FlowLimits& limits, const FlowContext& flow) -> std::unique_ptr<CongestionControl> {
+    if (plan.inner) {
+      return std::make_unique<FactorControl>(plan.inner(limits, flow), limits, plan.options, plan.agent, plan.policy,
+                                             flow);
+    }
     return std::make_unique<Astraea>(limits, plan.options, plan.agent, plan.policy, flow);
   };
 }
@@ -201,9 +230,17 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
               .doc = "from a decision on, before which no acknowledgement takes it",
               .least = 0,
               .most = 1e6})
-        .choice("action", &O::action, {"window", "rate", "absolute"},
-                {.doc = "what an action is: a factor of the window, a factor of the sending rate, or a rate from "
-                        "rate_least_bps (-1) to rate_most_bps (1), even in its logarithm"})
+        .choice("action", &O::action, {kActionKinds.begin(), kActionKinds.end()},
+                {.doc = "what an action is: a factor of the window, a factor of the sending rate, a rate from "
+                        "rate_least_bps (-1) to rate_most_bps (1), even in its logarithm, or a factor of the window "
+                        "of the control `inner`, which runs beneath"})
+        .choice("inner", &O::inner, {kInnerRules.begin(), kInnerRules.end()},
+                {.doc = "by action=\"factor\", the control whose window actions multiply; its options are taken, too"})
+        .add("factor_exponent", &O::factor_exponent,
+             {.doc = "by action=\"factor\", an action a is a factor of 2^(factor_exponent * a)",
+              .least = 0,
+              .most = kMostFactorExponent,
+              .above = true})
         .add("rate_least_bps", &O::rate_least_bps,
              {.unit = "bit/s", .doc = "of payload, by action=\"absolute\"", .least = 1e3, .most = 1e13})
         .add("rate_most_bps", &O::rate_most_bps,
@@ -213,15 +250,17 @@ const OptionTable<AstraeaOptions>& AstraeaOptions::table() {
               .doc = "decisions are at multiples of it, as of an agent that wakes for all flows; 0: when due",
               .least = 0,
               .most = 1e6})
-        .choice("features", &O::features, names_of_sets(), {.doc = "what a policy sees of an interval"})
+        .choice("features", &O::features, feature_sets(), {.doc = "what a policy sees of an interval"})
         .add("frames", &O::frames, {.doc = "intervals that a policy sees", .least = 1, .most = double{kMostFrames}})
         .choice("spacing", &O::spacing, {"every", "doubled"},
                 {.doc = "intervals back of these frames: 1, 2, 3, 4 or 1, 2, 4, 8"})
         .choice("extremes", &O::extremes, {"lifetime", "windowed", "windowed+drain"},
                 {.doc = "how long the largest throughput and the least RTT are remembered: a connection's "
-                        "life, 10 s, or 10 s with half a window before the least RTT is forgotten"})
+                        "life, 10 s, or 10 s with half a window before the least RTT is forgotten (not by "
+                        "action=\"factor\")"})
         .choice("startup", &O::startup, {"slow_start", "none"},
-                {.doc = "until the policy decides: slow start up to the first queue, or nothing"})
+                {.doc = "until the policy decides: slow start up to the first queue, or nothing; by "
+                        "action=\"factor\" the inner control's own"})
         .add("alpha", &O::alpha,
              {.doc = "the largest change of the window at a decision, as a share of it",
               .least = 0,
@@ -242,6 +281,7 @@ CongestionKind astraea_kind() {
   kind.name = kControl;
   kind.needs = signal::rtt | signal::delivery_rate | signal::recovery;
   kind.options = AstraeaOptions::table().describe();
+  for (OptionInfo& row : inner_options()) kind.options.push_back(std::move(row));
   kind.choose = choose;
   kind.note = note;
   kind.in_kernel = [](const OptionValues& values) {

@@ -10,6 +10,7 @@ struct Plan {
   AstraeaOptions options;
   AgentOptions agent;
   NamedPolicy policy;
+  CongestionMake inner = nullptr;  // by action="factor", what makes the inner rule of a flow
 };
 
 // Throws std::invalid_argument with one line that names the field and the fix.

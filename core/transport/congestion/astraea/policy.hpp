@@ -23,7 +23,10 @@ struct PolicySpec {
   std::uint16_t frames = 5;
   Spacing spacing = Spacing::every;
   std::uint16_t interval_ms = 30;
-  float alpha = static_cast<float>(kAlpha);
+  double interval_rtts = 0;  // quarters of round trips; 0: interval_ms
+  ActionKind action = ActionKind::window;
+  InnerRule inner = InnerRule::cubic;        // of action factor
+  float alpha = static_cast<float>(kAlpha);  // of action factor the exponent
   std::uint32_t cwnd_min = kLeastWindow, cwnd_max = kMostWindow;  // packets
   bool folded = false;  // BatchNorm of training was folded into the weights
   bool operator==(const PolicySpec&) const = default;

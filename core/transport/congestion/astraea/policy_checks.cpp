@@ -17,11 +17,25 @@ void check_spec(const PolicySpec& spec) {
   };
   if (features_of(spec.features) == 0) {
     refuse_policy("feature set: no set has the number " + std::to_string(static_cast<unsigned>(spec.features)) +
-                  "; give 1 (astraea10), 2 (ours11) or 3 (rel8)");
+                  "; give 1 to " + std::to_string(kFeatureSets.size()) + " (" + names_of_sets() + ")");
   }
   whole("frames", spec.frames, 1, spec.spacing == Spacing::every ? kMostFrames : kMostDoubled);
   whole("interval", spec.interval_ms, 1, kMostIntervalMs);
-  if (!(spec.alpha > 0 && spec.alpha <= kMostAlpha)) {
+  if (const double quarters = 4 * spec.interval_rtts;
+      !(quarters >= 0 && quarters < 256) || quarters != std::floor(quarters)) {
+    refuse_policy("interval_rtts: " + std::to_string(spec.interval_rtts) + "; give quarters, 0 to 63.75");
+  }
+  if (spec.action == ActionKind::absolute) {
+    refuse_policy("action: \"absolute\" has a range of rates that no policy file has; give window, rate or factor");
+  }
+  if (spec.inner != InnerRule::cubic && spec.action != ActionKind::factor) {
+    refuse_policy("inner: " + std::string(to_string(spec.inner)) + " is of action \"factor\" alone; leave it out");
+  }
+  if (spec.action == ActionKind::factor) {
+    if (!(spec.alpha > 0 && spec.alpha <= kMostFactorExponent)) {
+      refuse_policy("alpha: " + std::to_string(spec.alpha) + ", a factor's exponent; give a number above 0, up to 8");
+    }
+  } else if (!(spec.alpha > 0 && spec.alpha <= kMostAlpha)) {
     refuse_policy("alpha: " + std::to_string(spec.alpha) + "; give a number above 0, up to 0.5");
   }
   whole("cwnd_min", spec.cwnd_min, 1, kWindowBound);

@@ -1,9 +1,13 @@
 // The policy file .astp, little-endian: 32 bytes of header, the layers as floats, the layers as whole
 // numbers where there are any, CRC-32 of all before it.
 //
-//   0 "ASTP"   4 u16 version   6 u16 flags (1: whole numbers, 2: BatchNorm folded, 4: doubled frames)
-//   8 u16 features per frame   10 u16 frames   12 u16 feature set   14 u16 interval, ms   16 f32 alpha
+//   0 "ASTP"   4 u16 version   6 u16 flags (below)
+//   8 u16 features per frame   10 u16 frames   12 u16 feature set   14 u16 interval, ms
+//   16 f32 alpha; of factors their exponent
 //   20 u32 cwnd_min   24 u32 cwnd_max   28 u16 layers   30 u16 activation (1: leaky ReLU 0.2, tanh)
+//
+// Flags: 1 whole numbers, 2 BatchNorm folded, 4 doubled frames; bits 3 and 4 the kind of action, 5 and 6 the inner
+// rule of a factor, 8 to 15 the interval in quarters of round trips, where 0 says that it is the one in ms.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,7 +21,9 @@ namespace {
 
 constexpr std::uint8_t kMagic[] = {'A', 'S', 'T', 'P'};
 constexpr std::uint16_t kVersion = 1, kActivation = 1;
-constexpr std::uint16_t kHasFixed = 1, kFolded = 2, kDoubled = 4;
+constexpr std::uint16_t kHasFixed = 1, kFolded = 2, kDoubled = 4, kNoMeaning = 1 << 7;
+constexpr int kActionBit = 3, kInnerBit = 5, kRttsBit = 8;  // the first of each
+constexpr double kRttParts = 4;
 constexpr std::size_t kHeader = 32, kCrc = 4;
 
 class Reader {
@@ -71,8 +77,8 @@ Policy Policy::parse(std::span<const std::uint8_t> file) {
     refuse_policy("version: " + std::to_string(version) + "; this Loomnet reads version 1");
   }
   const std::uint16_t flags = in.u16();
-  if (flags & ~(kHasFixed | kFolded | kDoubled)) {
-    refuse_policy("flags: " + std::to_string(flags) + "; bits 0 to 2 have a meaning");
+  if ((flags & kNoMeaning) || (flags >> kInnerBit & 3) >= static_cast<int>(kInnerRules.size())) {
+    refuse_policy("flags: " + std::to_string(flags) + "; bit 7 is 0, and bits 5 and 6 are 0 to 2");
   }
   const std::uint16_t width = in.u16();
   PolicySpec spec;
@@ -83,6 +89,9 @@ Policy Policy::parse(std::span<const std::uint8_t> file) {
   spec.cwnd_min = in.u32();
   spec.cwnd_max = in.u32();
   spec.folded = flags & kFolded;
+  spec.action = static_cast<ActionKind>(flags >> kActionBit & 3);
+  spec.inner = static_cast<InnerRule>(flags >> kInnerBit & 3);
+  spec.interval_rtts = (flags >> kRttsBit) / kRttParts;
   spec.spacing = flags & kDoubled ? Spacing::doubled : Spacing::every;
   check_spec(spec);
   if (width != features_of(spec.features)) {
@@ -135,8 +144,10 @@ std::vector<std::uint8_t> Policy::serialize() const {
   Writer out;
   out.bytes.assign(std::begin(kMagic), std::end(kMagic));
   out.u16(kVersion);
-  out.u16(static_cast<std::uint16_t>((quantised() ? kHasFixed : 0) | (spec_.folded ? kFolded : 0) |
-                                     (spec_.spacing == Spacing::doubled ? kDoubled : 0)));
+  out.u16(static_cast<std::uint16_t>(
+      (quantised() ? kHasFixed : 0) | (spec_.folded ? kFolded : 0) |
+      (spec_.spacing == Spacing::doubled ? kDoubled : 0) | static_cast<int>(spec_.action) << kActionBit |
+      static_cast<int>(spec_.inner) << kInnerBit | static_cast<int>(spec_.interval_rtts * kRttParts) << kRttsBit));
   out.u16(static_cast<std::uint16_t>(features_of(spec_.features)));
   out.u16(spec_.frames);
   out.u16(static_cast<std::uint16_t>(spec_.features));
