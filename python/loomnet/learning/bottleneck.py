@@ -21,6 +21,7 @@ FASTER = 10  # rate of the hosts' own links, in that of the bottleneck
 MTU = 1500
 FRAME = MTU + FRAMING_BYTES + 14  # of a full packet on the wire
 MOST_BUNCHING = 1000
+SOCKETS, MOST_SOCKET = 4, 0xFFFF << 14
 INTERVAL_US = 30_000  # of Astraea's control, where options say nothing
 
 
@@ -194,9 +195,16 @@ class Bottleneck:
                 )
         return found
 
+    def _sockets(self) -> dict[str, int]:
+        """Buffers of the hosts' sockets."""
+        longest = max(each.count for each in self.base_rtts)
+        path = self.highest.count / 8 * longest / 1e12
+        size = min(round(SOCKETS * (path + self.buffer_bytes)), MOST_SOCKET)
+        return {"send_buffer": max(size, 4_194_304), "receive_buffer": max(size, 6_291_456)}
+
     def world(self, seed: int = 0) -> World:
         """Not reset yet."""
-        tcp = {"mtu": MTU, **self.tcp}
+        tcp = {"mtu": MTU, **self._sockets(), **self.tcp}
         if late := Time(self.action_delay).count:
             tcp["action_delay_us"] = -(-late // 10**6)
         if self.lockstep:
