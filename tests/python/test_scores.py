@@ -1,5 +1,11 @@
 """Scores of flows that share a link, against values computed by hand, and grids of links."""
 
+import contextlib
+import fcntl
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -149,6 +155,31 @@ def test_points_that_no_control_can_do_well_at_do_not_count():
     }
     assert mean_score(found) == found[good].score == summary(found)["score"] == 1
     assert summary(found)["least_contested_jain"] == 1
+
+
+def test_processes_that_score_end_with_one_that_is_killed(tmp_path):
+    """They had waited for points for ever, with the lock of the training's folder."""
+    lock = tmp_path / "lock"
+    text = f"""
+import fcntl
+from loomnet.learning import Point
+from loomnet.learning.grid import score
+file = open({str(lock)!r}, "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+points = [Point(20, 10, 1, flows) for flows in (2, 3, 4, 5, 6, 7, 8, 9)] * 20
+for _ in score(points, "cubic", jobs=2):
+    print("scored", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"scored\n"
+        process.kill()
+    with lock.open("w") as file:
+        for _ in range(200):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.1)
+    pytest.fail("a process still has the lock")
 
 
 def test_sockets_do_not_bound_what_a_control_sends():
