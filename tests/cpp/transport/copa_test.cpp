@@ -116,7 +116,7 @@ TEST(Copa, VelocityIsAtMostDeltaTimesTheWindow) {
   path.ack(kBase);
   path.round(kBase + milliseconds(20));
   double most = 0;
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 1500; ++i) {
     const double window = path.segments();
     path.ack(kBase + milliseconds(20));
     EXPECT_LE(path.copa.velocity(), std::max(0.5 * window, 1.0)) << "ACK " << i;
@@ -131,12 +131,11 @@ TEST(Copa, HeavyLossTakesTheWindowDownAndLittleLossDoesNot) {
     Path path({}, 200);
     for (int i = 0; i < 250; ++i) path.ack(kBase, false);
     path.lost = lost;
-    for (int i = 0; i < 450; ++i) path.ack(kBase, false);
+    for (int i = 0; i < 850; ++i) path.ack(kBase, false);
     return path.segments();
   };
   EXPECT_EQ(after(0.4), 200) << "0.4 of 1.4 sent";
-  EXPECT_LE(after(0.5), 140);
-  EXPECT_GE(after(0.5), 90);
+  EXPECT_EQ(after(0.5), 140);
 }
 
 TEST(Copa, ALossChangesNothingInDefaultModeAndATimeoutBeginsSlowStart) {
