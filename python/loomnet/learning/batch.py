@@ -43,7 +43,9 @@ class Reward:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if not (value is None and each.name == "latency_cap") and not math.isfinite(value):
+            if value is None and each.name == "latency_cap":
+                continue
+            if value is None or not math.isfinite(value):
                 raise UsageError(f"Reward.{each.name}: {value} is not a finite number")
 
 

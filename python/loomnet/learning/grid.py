@@ -75,7 +75,7 @@ class Point:
     def __post_init__(self) -> None:
         for name in ("rate_mbps", "rtt_ms", "buffer"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
+            if not (isinstance(value, Real) and 0 < float(value) < math.inf):
                 raise UsageError(f"Point.{name}: {value!r} is not a number above 0")
         if not isinstance(self.flows, Integral) or self.flows < 1:
             raise UsageError(f"Point.flows: {self.flows!r} is not a whole number above 0")
