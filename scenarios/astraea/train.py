@@ -8,6 +8,7 @@ ever wider ranges of links; `paper` learns on the published ranges, with the pub
 from dataclasses import replace
 from typing import Literal
 
+from loomnet.base.errors import UsageError
 from loomnet.learning import Cloning, Curriculum, Reward, Stage, curriculum
 from loomnet.learning.grid import sealed_grid, selection_grid, subset
 from loomnet.learning.td3 import PAPER as PAPER_NETWORKS
@@ -29,6 +30,8 @@ def astraea(
     `budget`: share of the 430,000 updates; `sealed`: whether the chosen policy is judged by the
     sealed grid.
     """
+    if not 0 < budget <= 1000:
+        raise UsageError(f"budget: {budget:g} is no share of the updates: give 0.0003 to 1000")
     whole = max(round(UPDATES * budget), 100)
     common = {
         "looks": max(round(10_000 * min(budget * 2, 1)), 50),

@@ -1,13 +1,19 @@
 """Scores of flows that share a link, against values computed by hand, and grids of links."""
 
+import contextlib
+import fcntl
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
 pytest.importorskip("loomnet._core")
 
 from loomnet.base.errors import UsageError
-from loomnet.learning import Bottleneck, Curriculum, Flow, Point, Ranges, Stage
-from loomnet.learning.grid import mean_score, sealed_grid, selection_grid, subset, summary
+from loomnet.learning import Bottleneck, Curriculum, Flow, Point, Ranges, Reward, Stage
+from loomnet.learning.grid import mean_score, score, sealed_grid, selection_grid, subset, summary
 from loomnet.learning.measured import measured, series
 from loomnet.learning.scores import BIN, Series, jain, scores, segments, settlings
 
@@ -151,6 +157,44 @@ def test_points_that_no_control_can_do_well_at_do_not_count():
     assert summary(found)["least_contested_jain"] == 1
 
 
+def test_processes_that_score_end_with_one_that_is_killed(tmp_path):
+    """They had waited for points for ever, with the lock of the training's folder."""
+    lock = tmp_path / "lock"
+    text = f"""
+import fcntl
+from loomnet.learning import Point
+from loomnet.learning.grid import score
+file = open({str(lock)!r}, "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+points = [Point(20, 10, 1, flows) for flows in (2, 3, 4, 5, 6, 7, 8, 9)] * 20
+for _ in score(points, "cubic", jobs=2):
+    print("scored", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"scored\n"
+        process.kill()
+    with lock.open("w") as file:
+        for _ in range(200):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.1)
+    pytest.fail("a process still has the lock")
+
+
+def test_sockets_do_not_bound_what_a_control_sends():
+    """With 4 MB under way one flow of this path has 0.43 of it, whatever its control is."""
+    link = Bottleneck("300 Mb/s", "250 ms", 0.8, [Flow()], "12 s")
+    assert measured(link, {"cc": "astraea", "policy": "teacher"}).utilisation > 0.6
+
+
+def test_copa_leaves_a_buffer_that_its_slow_start_has_filled():
+    """While losses are repaired nothing is acknowledged in order: with windows counted by that its
+    velocity stayed at 1, and a fifth of all packets was lost for good."""
+    found = dict(score([Point(100, 100, 0.5, 2)], "copa"))
+    assert next(iter(found.values())).loss < 0.04
+
+
 def test_a_curriculum_that_cannot_be_says_why():
     def draw(random):
         return Bottleneck()
@@ -164,3 +208,31 @@ def test_a_curriculum_that_cannot_be_says_why():
         Curriculum([stage], 2, watched=[point], selection=[point], sealed=[point])
     with pytest.raises(UsageError, match="give a stage, watched points and selection points"):
         Curriculum([stage], 2)
+    nowhere = Point(1, 1, 0.1, 9)
+    with pytest.raises(UsageError, match=r"Curriculum.watched: on no point do the least windows"):
+        Curriculum([stage], 2, watched=[nowhere], selection=[point])
+    with pytest.raises(UsageError, match=r"Curriculum.selection: on no point"):
+        Curriculum([stage], 2, watched=[point], selection=[nowhere])
+    with pytest.raises(UsageError, match=r"Curriculum.stages: a int among them; give Stages"):
+        Curriculum([1], 2, watched=[point], selection=[point])
+    with pytest.raises(UsageError, match="flows: at most 1024"):
+        Curriculum([stage], 10**9, watched=[point], selection=[point])
+    for name in ("beside", "judged"):
+        with pytest.raises(UsageError, match=rf"Curriculum.{name}: .*no control cubik"):
+            Curriculum([stage], 2, watched=[point], selection=[point], **{name: ["cubik"]})
+
+
+def test_points_and_rewards_are_of_numbers():
+    for values, field in (
+        ((-5, 10, 1, 2), "rate_mbps"),
+        ((20, float("nan"), 1, 2), "rtt_ms"),
+        ((20, 10, 0, 2), "buffer"),
+        ((20, 10, 1, 2.5), "flows"),
+        ((20, 10, 1, 0), "flows"),
+    ):
+        with pytest.raises(UsageError, match=rf"Point.{field}: "):
+            Point(*values)
+    assert Point(np.int64(20), np.float64(10), 1, np.int64(2)).counts
+    with pytest.raises(UsageError, match=r"Reward.loss: nan is not a finite number"):
+        Reward(loss=float("nan"))
+    assert Reward(latency_cap=None).latency_cap is None

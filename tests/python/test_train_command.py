@@ -4,6 +4,7 @@ mistake. The commands of docs/learning.md and docs/gallery.md about it."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from loomnet.base.errors import UsageError
 from loomnet.cli import main
 from loomnet.learning.alarm import Collapse
 from loomnet.learning.course import Course, chosen
+from loomnet.learning.score_book import ScoreBook
 from loomnet.learning.seed_training import SeedTraining, Stopped
 from loomnet.learning.training import Training
 from loomnet.learning.training_file import load_training
@@ -177,6 +179,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_seeds_side_by_side_are_those_alone(whole
         ("tiny.py --seeds some", "--seeds some: write a number of seeds, or seeds: 3,5,8"),
         ("tiny.py --seeds 0", "--seeds 0: give 1 to 1000 seeds, each once"),
         ("tiny.py --seeds 3,3", "each once"),
+        ("tiny.py --seeds 999999999", "give 1 to 1000 seeds"),
         ("tiny.py --out own", "own/notes.txt is no training's; give another folder with --out"),
         ("tiny.py --out other", "holds another training; give another folder with --out"),
         ("wrong.py", "returned a dict; return a Curriculum"),
@@ -197,6 +200,86 @@ def test_a_mistake_is_one_line(words, said, here, capsys):
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1, error
     assert not (here / "runs").exists() or not list((here / "runs").glob("*/seed-*"))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "not a plain file"),
+        (lambda path: path.symlink_to(path.parent.parent / "mine"), "symbolic links"),
+        (lambda path: path.mkdir(), "Is a directory"),
+    ],
+)
+def test_what_stands_in_the_locks_place_is_neither_waited_for_nor_followed(
+    make, said, here, capsys
+):
+    (here / "out").mkdir()
+    make(here / "out" / ".lock")
+    assert main("train tiny.py --out out".split()) == 2
+    assert said in capsys.readouterr().err
+    assert not (here / "mine").exists()
+
+
+def test_a_folder_of_other_files_is_left_as_it_was(here, capsys):
+    (here / "own").mkdir()
+    (here / "own" / "notes.txt").write_text("mine")
+    assert main("train tiny.py --out own".split()) == 2
+    assert [each.name for each in (here / "own").iterdir()] == ["notes.txt"]
+    capsys.readouterr()
+    # What a process that was killed leaves of its first files is no other's.
+    (here / "left").mkdir()
+    for name in (".lock", ".training.json.0a1b2c3d"):
+        (here / "left" / name).write_text("")
+    course = Course.of(load_training("tiny.py"), {}, [0], here / "left")
+    with course.held() as folder:
+        assert "training.json" in folder.names()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("key", "another"),
+        ("selection", None),
+        ("selection", {"score": float("nan")}),
+        ("selection", 5),
+        ("minutes", "many"),
+        ("updates", None),
+    ],
+)
+def test_a_side_car_that_does_not_fit_is_one_line(name, value, whole, here):
+    shutil.copytree(whole[0], here / "out")
+    file = here / "out" / "seed-0" / "policy.json"
+    assert seed_training(here, "out", jain=2).run()["seed"] == 0
+    file.write_text(json.dumps(content(file.parent) | {name: value}))
+    with pytest.raises(UsageError, match=r"policy.json does not fit policy.astp beside it"):
+        seed_training(here, "out", jain=2).run()
+
+
+def test_scores_that_are_no_numbers_are_a_damaged_book(whole, here):
+    shutil.copytree(whole[0], here / "out")
+    file = here / "out" / "beside.json"
+    for value in (None, float("nan"), "much"):
+        book = json.loads((whole[0] / "beside.json").read_text())
+        next(iter(book["rows"]["cubic"].values()))["loss"] = value
+        file.write_text(json.dumps(book))
+        with pytest.raises(UsageError, match=r"beside.json is damaged"):
+            ScoreBook(Folder.at(here / "out"), "beside.json")
+
+
+@pytest.mark.parametrize("cloning", [False, True])
+def test_links_on_which_nothing_is_decided_are_one_line(cloning, here):
+    text = trainings.FILE.replace('[Flow(), Flow("0.5 s")]', '[Flow("5 s")]')
+    trainings.written(here, text)
+    with pytest.raises(UsageError, match="a length in which flows that learn come"):
+        seed_training(here, "out", cloning=cloning).run()
+
+
+def test_networks_beyond_numbers_are_one_line(here):
+    training = seed_training(here, "out", cloning=False)
+    training._start()
+    training._training.learner.actor.dense[0].weight.data.fill_(float("nan"))
+    with pytest.raises(UsageError, match="seed 0: the networks cannot be a policy any more"):
+        training._look()
 
 
 def test_run_says_what_a_training_is_for(here, capsys):

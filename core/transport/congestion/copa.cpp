@@ -12,6 +12,11 @@ constexpr double kNearlyEmpty = 0.1;  // of the round trip's oscillation
 constexpr std::int64_t kOscillation = 4, kPatience = 5;  // round trips
 constexpr std::uint64_t kLeast = 2;                      // packets, as in the authors' code
 constexpr double kFastest = 1e15;                        // bits per second
+// The authors' code: of what two round trips and more than 20 packets show, the share of losses above which the
+// window is cut, and what is left of it.
+constexpr double kHeavyLoss = 0.3, kLeftOfWindow = 0.7;
+constexpr std::uint64_t kJudged = 20;
+constexpr std::int64_t kJudgedRounds = 2;
 }  // namespace
 
 const OptionTable<CopaOptions>& CopaOptions::table() {
@@ -61,6 +66,7 @@ void Copa::measure(const AckSample& s) {
 void Copa::on_ack(const AckSample& s) {
   if (s.rtt != kNever) measure(s);
   if (!std::isfinite(standing_.best())) return;
+  heed_heavy_loss(s);
   if (options_.mode_switch) switch_mode(s);
   const double mss = limits_.mss, acked = static_cast<double>(s.delivered) / mss;
   const double standing = standing_.best() * 1e-12, queued = queue_delay().seconds();
@@ -77,6 +83,7 @@ void Copa::on_ack(const AckSample& s) {
   }
   if (!slow_start_) {
     update_velocity(s);
+    velocity_ = std::min(velocity_, std::max(window * delta_, 1.0));
     ++(below ? below_ : above_);
     const double step = velocity_ / (delta_ * window) * acked;
     if (!below) {
@@ -88,16 +95,16 @@ void Copa::on_ack(const AckSample& s) {
   limits_.pacing_rate = std::clamp(2 * 8 * static_cast<double>(limits_.cwnd) / standing, kLeastPacing, kFastest);
 }
 
-// Once per window: doubles once the window of data has moved cwnd in one direction for three round trips.
+// Once per window: doubles once the window of data has moved cwnd in one direction for three round trips. A
+// window ends with what was sent after the one before it was delivered: while losses are repaired, what is
+// acknowledged in order stands still for many round trips.
 void Copa::update_velocity(const AckSample& s) {
-  if (began_ && s.acked_end < window_end_) return;
+  if (began_ && (s.delivered == 0 || s.prior_delivered < window_end_)) return;
   if (began_) {
     const int direction = limits_.cwnd > window_begin_cwnd_ ? 1 : limits_.cwnd < window_begin_cwnd_ ? -1 : 0;
     const std::uint32_t with = direction > 0 ? below_ : above_;
     if (direction != 0 && 6 * with > 5 * (above_ + below_) && direction == direction_) {
-      // The authors' code bounds it by the window, in packets.
-      const double most = static_cast<double>(limits_.cwnd) / limits_.mss;
-      if (++same_direction_ >= kSteady) velocity_ = std::min(2 * velocity_, std::max(most, 1.0));
+      if (++same_direction_ >= kSteady) velocity_ *= 2;
     } else {
       same_direction_ = 0;
       velocity_ = 1;
@@ -105,9 +112,22 @@ void Copa::update_velocity(const AckSample& s) {
     direction_ = direction;
   }
   began_ = true;
-  window_end_ = s.sent_end;
+  window_end_ = s.delivered_total;
   window_begin_cwnd_ = limits_.cwnd;
   above_ = below_ = 0;
+}
+
+// A queue that is full for RTTmin's ten seconds looks like none: without this the window would only grow.
+void Copa::heed_heavy_loss(const AckSample& s) {
+  lost_bytes_ += s.lost;
+  judged_bytes_ += s.lost + s.delivered;
+  if (s.rtt == kNever || s.now - judged_at_ <= s.rtt * kJudgedRounds || judged_bytes_ <= kJudged * limits_.mss) return;
+  if (static_cast<double>(lost_bytes_) > kHeavyLoss * static_cast<double>(judged_bytes_)) {
+    const auto left = static_cast<std::uint64_t>(kLeftOfWindow * static_cast<double>(limits_.cwnd));
+    limits_.cwnd = std::max(left, kLeast * limits_.mss);
+  }
+  lost_bytes_ = judged_bytes_ = 0;
+  judged_at_ = s.now;
 }
 
 // Section 2.2: where only Copa shares the queue, it is nearly empty at least every five round trips.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
@@ -39,6 +40,14 @@ class Reward:
     stability: float = 0.01
     beta: float = 0.5
     latency_cap: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.name == "latency_cap":
+                continue
+            if value is None or not math.isfinite(value):
+                raise UsageError(f"Reward.{each.name}: {value} is not a finite number")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import loomnet._core as _core
+from loomnet.base.errors import UsageError
 from loomnet.labs.typed_function import called
 from loomnet.learning.batch import TERMS, Batch
 from loomnet.learning.stages import Cloning
@@ -64,6 +65,11 @@ def clone(
     while found.steps < cloning.most:
         drive = None if not found.steps else learner
         _gather(cloning, drive, flows, tcp, random, seen, held)
+        if not seen[0] or not held[0]:
+            raise UsageError(
+                "Cloning: draw: flows of its bottlenecks decide nothing; give them a length in "
+                "which flows that learn come and leave slow start"
+            )
         inputs, actions = (np.concatenate(each) for each in seen)
         for number in range(min(STEPS, cloning.most - found.steps)):
             done = (found.steps + number) / cloning.most

@@ -29,10 +29,9 @@ from loomnet.learning.stages import Curriculum
 from loomnet.learning.training_file import TrainingFile
 from loomnet.processes.folder import Folder
 from loomnet.processes.inputs import build
-from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.run_directory import RUNS
 
-INDEX, RESULT, CHOSEN = "training.json", "result.json", "chosen.astp"
+INDEX, RESULT, CHOSEN, LOCK = "training.json", "result.json", "chosen.astp", ".lock"
 BESIDE, SEALED = "beside.json", "sealed.json"
 TRAINING_VERSION = 1
 
@@ -91,22 +90,24 @@ class Course:
         """The folder, for one process at a time. Raises UsageError where another one works in it,
         or where it is another training's."""
         folder = Folder.at(self.folder)
+        self._of_this_training(folder)  # before a file is made in it
         try:
-            with rights_of(writer_of(self.folder)):
-                file = (self.folder / ".lock").open("a")
+            lock = folder.lock(LOCK)
         except OSError as error:
-            raise UsageError(f"train: --out {self.folder}: {error.strerror}") from None
-        with file as lock:
+            raise UsageError(f"train: --out: {folder / LOCK}: {error.strerror}") from None
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(
                     f"train: another one works in {self.folder}; wait, or use --out"
                 ) from None
-            self._note(folder)
+            self._of_this_training(folder)  # of what another one has written in between
+            folder.write(INDEX, json.dumps({**self.about}, indent=1) + "\n")
             yield folder
 
-    def _note(self, folder: Folder) -> None:
+    def _of_this_training(self, folder: Folder) -> None:
+        """Raises UsageError where the folder holds another training, or other files."""
         names = folder.names()
         if INDEX in names:
             try:
@@ -123,11 +124,10 @@ class Course:
                     f"{'a training by another text of the file' if same else 'another training'}; "
                     "give another folder with --out, or leave it out"
                 )
-        elif left := [each for each in names if each != ".lock"]:
+        elif left := [each for each in names if not each.startswith((LOCK, f".{INDEX}."))]:
             raise UsageError(
                 f"train: {folder / left[0]} is no training's; give another folder with --out"
             )
-        folder.write(INDEX, json.dumps({**self.about}, indent=1) + "\n")
 
     def train(
         self,

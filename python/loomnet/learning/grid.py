@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from loomnet.base.errors import UsageError
 from loomnet.learning.bottleneck import MTU, Bottleneck, Flow
 from loomnet.learning.measured import control_of, measured
 from loomnet.learning.scores import Scores
+from loomnet.processes.rank_isolation import die_with_parent
 
 LENGTH_S = 30.0
 JOINING = 0.3  # of the length, in which flows come one after the other
@@ -67,6 +71,14 @@ class Point:
     buffer: float
     flows: int
     changing: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rate_mbps", "rtt_ms", "buffer"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+                raise UsageError(f"Point.{name}: {value!r} is not a number above 0")
+        if not isinstance(self.flows, Integral) or self.flows < 1:
+            raise UsageError(f"Point.flows: {self.flows!r} is not a whole number above 0")
 
     def __str__(self) -> str:
         return (
@@ -161,7 +173,10 @@ def score(
             yield each, _score_one(each, control, given)
         return
     with ProcessPoolExecutor(
-        min(jobs, len(points)), mp_context=get_context("fork"), initializer=_ignore
+        min(jobs, len(points)),
+        mp_context=get_context("fork"),
+        initializer=_begin,
+        initargs=(os.getpid(),),
     ) as pool:
         # Points of many packets first, so that no process is left with one at the end.
         order = sorted(points, key=lambda each: -each.rate_mbps)
@@ -173,9 +188,13 @@ def score(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore() -> None:
-    """In a process that scores: the one that asks for scores hears Ctrl-C for all."""
+def _begin(parent: int) -> None:
+    """In a process that scores: the one that asks for scores hears Ctrl-C for all. Where that one
+    is killed, this one ends too: else it would wait for points for ever, and hold the lock that it
+    has inherited."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not die_with_parent(signal.SIGKILL, parent):
+        os._exit(1)
 
 
 def _score_one(point: Point, control: str | bytes, options: dict[str, Any]) -> Scores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -84,4 +85,9 @@ class ScoreBook:
 
 
 def _scores(row: Mapping[str, Any]) -> Scores:
-    return Scores(**{name: value for name, value in row.items() if name != "score"})
+    """Raises ValueError and TypeError for what is no row of Scores."""
+    values = {name: value for name, value in row.items() if name != "score"}
+    for name, value in values.items():
+        if not (math.isfinite(value) if value is not None else name == "converged_s"):
+            raise ValueError(f"{name} is {value}")
+    return Scores(**values)

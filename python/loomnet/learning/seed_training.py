@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
+from loomnet.base.reading import parse_json
 from loomnet.labs.typed_function import called
 from loomnet.learning.alarm import Collapse
 from loomnet.learning.cloning import Cloned, clone
@@ -259,8 +261,15 @@ class SeedTraining:
         return summary(found)
 
     def _policy(self) -> Any:
+        """Raises UsageError where learning has gone beyond numbers."""
         assert self._training is not None
-        return self._training.policy()
+        try:
+            return self._training.policy()
+        except ValueError as error:
+            raise UsageError(
+                f"seed {self.seed}: the networks cannot be a policy any more ({error}); lower the "
+                "rates of Td3, and train in another folder"
+            ) from None
 
     # --- the end ----------------------------------------------------------------------------------
     def _finish(self) -> dict[str, Any]:
@@ -303,13 +312,21 @@ class SeedTraining:
     def _finished(self) -> dict[str, Any]:
         """The side-car of a training that is over. Raises UsageError."""
         try:
-            content = json.loads(self._folder.read(SIDECAR))
+            content = parse_json(self._folder.read(SIDECAR), SIDECAR)
             policy = self._folder.read(POLICY)
-            if content["seed"] != self.seed or (policy and digest(policy) != content["sha256"]):
+            if content["key"] != self._about["key"]:
+                raise ValueError("it is of another training")
+            told = content["sha256"] if policy else content["selection"]
+            if content["seed"] != self.seed or told != (digest(policy) if policy else None):
                 raise ValueError("it is of another policy")
             if policy:
                 _core.astraea.Policy.from_bytes(policy)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                if not math.isfinite(content["selection"]["score"]):
+                    raise ValueError("its score is no number")
+            for name, kind in (("stage", str), ("over", str), ("updates", int), ("minutes", float)):
+                if not isinstance(content[name], kind):
+                    raise ValueError(f"{name} is a {type(content[name]).__name__}")
+        except (OSError, UsageError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{self._folder / SIDECAR} does not fit {POLICY} beside it ({error}); remove both, "
                 "and they are written again"
@@ -369,7 +386,10 @@ class SeedTraining:
                 raise ValueError("it is of another training")
             if kept["seed"] != self.seed:
                 raise ValueError("it is of another seed")
-            self._state = json.loads(kept["state"])
+            state = json.loads(kept["state"])
+            if state.keys() != self._state.keys():
+                raise ValueError("its state has other entries")
+            self._state = state
             self._best = kept["best"].numpy().tobytes() or None
             self._training = self._made()
             self._training.load_state_dict(kept["training"])

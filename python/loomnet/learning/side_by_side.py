@@ -167,7 +167,8 @@ def seeds_of(text: str) -> Sequence[int]:
     words = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() and len(each) < 10 for each in words):
         raise UsageError(f"--seeds {text}: write a number of seeds, or seeds: 3,5,8")
-    found = [int(each) for each in words] if "," in text else list(range(int(text)))
-    if not found or len(found) > 1000 or len(set(found)) < len(found):
+    # A range takes no memory, whatever number is its end.
+    found = [int(each) for each in words] if "," in text else range(int(text))
+    if not 1 <= len(found) <= 1000 or len(set(found)) < len(found):
         raise UsageError(f"--seeds {text}: give 1 to 1000 seeds, each once")
     return found

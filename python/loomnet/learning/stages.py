@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loomnet.base.errors import UsageError
-from loomnet.learning.bottleneck import Bottleneck
+from loomnet.learning.bottleneck import Bottleneck, Flow
 from loomnet.learning.grid import Point, Ranges
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from loomnet.learning.td3 import Td3
     from loomnet.learning.training import Pace
 
+MOST_FLOWS = 1024  # of a bottleneck; an episode has a row for each
+TEACHER = "teacher"  # Astraea's rule
 BOUNDS = ("contested_jain", "steady_jain", "utilisation", "least_to_most", "score")
 
 
@@ -103,21 +105,54 @@ class Curriculum:
     tcp: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, kind in (
+            ("stages", Stage),
+            ("watched", Point),
+            ("selection", Point),
+            ("sealed", Point),
+        ):
+            for each in getattr(self, name):
+                if not isinstance(each, kind):
+                    raise UsageError(
+                        f"Curriculum.{name}: a {type(each).__name__} among them; give "
+                        f"{kind.__name__}s"
+                    )
         if not self.stages or not self.watched or not self.selection:
             raise UsageError("Curriculum: give a stage, watched points and selection points")
         names = [each.name for each in self.stages]
         if len(set(names)) < len(names):
             raise UsageError(f"Curriculum.stages: two have one name: {', '.join(names)}")
-        if self.looks < 1 or self.patience < 1 or self.flows < 1:
-            raise UsageError("Curriculum: looks, patience and flows: give 1 or more")
         if self.cloning is not None and self.tcp.get("action") in ("absolute", "factor"):
             raise UsageError(
                 "Curriculum.cloning: the rule's actions are factors of the window or the rate, "
                 f"those of action={self.tcp['action']!r} are not; leave cloning out"
             )
+        if self.looks < 1 or self.patience < 1 or not 1 <= self.flows <= MOST_FLOWS:
+            raise UsageError(
+                "Curriculum: looks, patience and flows: give 1 or more; flows: at most "
+                f"{MOST_FLOWS}"
+            )
+        for name in ("watched", "selection"):
+            if not any(each.counts for each in getattr(self, name)):
+                raise UsageError(
+                    f"Curriculum.{name}: on no point do the least windows of all flows fit on the "
+                    "path and in the queue; give some with larger links or fewer flows"
+                )
+        for name in ("beside", "judged"):
+            for control in getattr(self, name):
+                self._check_control(name, control)
         known = set(self.selection) | set(self.watched)
         if both := [str(each) for each in self.sealed if each in known]:
             raise UsageError(f"Curriculum.sealed: {both[0]} is a point that chooses, too")
+
+    def _check_control(self, name: str, control: str) -> None:
+        """Before the training: it is scored at its end, hours later."""
+        if control == TEACHER:
+            return
+        try:
+            Bottleneck(flows=[Flow(cc=control)]).world()
+        except UsageError as error:
+            raise UsageError(f"Curriculum.{name}: {error}") from None
 
     @property
     def updates(self) -> int:

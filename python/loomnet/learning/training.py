@@ -21,6 +21,7 @@ from loomnet.learning.td3 import Learner, Replay, Td3
 
 Draw = Callable[[np.random.Generator], Bottleneck]
 LEAST_WINDOW, LOW = 4, -0.9  # packets; an action: at both, flows stand still
+IDLE = 100  # episodes without a decision, after which there will be none
 _WINDOW = TERMS.index("window_packets")
 _TOLD = ("reward", "critics", "value", "utilisation", "floor", "low")
 
@@ -78,6 +79,7 @@ class Training:
         self.replay = Replay(self._batch.inputs, state, self.pace.replay)
         self._experience = Experience(self.replay)
         self._owed = 0  # decisions that no update has followed yet
+        self._idle = 0  # episodes that have ended since the last decision
 
     @property
     def exploration(self) -> float:
@@ -189,6 +191,7 @@ class Training:
         actions = np.full(due.shape, np.nan)
         count = int(due.sum())
         if count:
+            self._idle = 0
             chosen = self.learner.act(step.inputs[due]).astype(float)
             moments = due.any(1)
             found["reward"].extend(step.reward[moments].tolist())
@@ -208,6 +211,12 @@ class Training:
         self._step = self._batch.step(actions)
         if over.any():
             places = np.flatnonzero(over).tolist()
+            self._idle += len(places)
+            if self._idle >= IDLE:
+                raise UsageError(
+                    f"Training: draw: no flow of {IDLE} bottlenecks has decided anything; give "
+                    "them a length in which flows that learn come and leave slow start"
+                )
             numbers = self._numbers(len(places))
             seeds, links = self._links(numbers)
             for k, number in zip(places, numbers, strict=True):

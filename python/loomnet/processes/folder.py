@@ -10,6 +10,7 @@ import stat
 import weakref
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 from loomnet.base.errors import UsageError
 from loomnet.processes.invoking_user import RankUser, rights_of, writer_of
@@ -18,6 +19,7 @@ MOST_READ = 64 << 20  # bytes of one file that are read
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO or a device in a file's place must not make the reader wait.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PROBE = 64 * 1024  # bytes; a report is a few kilobytes
 
@@ -106,6 +108,17 @@ class Folder:
     def _write_new(self, name: str, data: bytes) -> None:
         with open(os.open(name, _NEW | os.O_WRONLY, 0o666, dir_fd=self.fd), "wb") as file:
             file.write(data)
+
+    def lock(self, name: str) -> IO[bytes]:
+        """A plain file to be locked, made if it is missing. Raises OSError; a FIFO in its place
+        does not make the caller wait, and a link is not followed."""
+        with self.rights():
+            fd = os.open(name, _LOCK, 0o666, dir_fd=self.fd)
+        file = open(fd, "ab", buffering=0)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            file.close()
+            raise OSError(22, "not a plain file")
+        return file
 
     def check_room(self) -> None:
         """Raises UsageError where a report could not be written in here."""

@@ -20,6 +20,8 @@ struct Path {
   Copa copa;
   Picoseconds now = seconds(1);
   std::uint64_t acked = 0;
+  std::uint64_t in_order = kNoLimit;  // what is acknowledged in order stands still there
+  double lost = 0;                    // bytes taken for lost for each byte delivered
   double segments() const { return static_cast<double>(w.cwnd) / kMss; }
   void ack(Picoseconds rtt, bool limited = true) {
     now += rtt / static_cast<std::int64_t>(w.cwnd / kMss);
@@ -27,8 +29,11 @@ struct Path {
     s.now = now;
     acked += kMss;
     s.acked = s.delivered = kMss;
-    s.acked_end = acked;
+    s.lost = static_cast<std::uint64_t>(lost * kMss);
+    s.acked_end = std::min(acked, in_order);
     s.sent_end = acked + w.cwnd;
+    s.delivered_total = acked;
+    s.prior_delivered = acked > w.cwnd ? acked - w.cwnd : 0;
     s.rtt = s.srtt = rtt;
     s.cwnd_limited = limited;
     copa.on_ack(s);
@@ -93,6 +98,44 @@ TEST(Copa, VelocityDoublesAfterThreeRoundTripsInOneDirectionAndFallsBackAtATurn)
   EXPECT_EQ(two[1], 4);
   for (int i = 0; i < 3; ++i) path.round(kBase);  // the queue is empty: up again
   EXPECT_EQ(path.copa.velocity(), 1);
+}
+
+// While losses are repaired, nothing may be acknowledged in order for many round trips.
+TEST(Copa, VelocityDoublesByDeliveriesNotByWhatIsAcknowledgedInOrder) {
+  Path path({}, 100);
+  path.ack(kBase);
+  path.round(kBase + milliseconds(20));
+  path.in_order = path.acked;
+  for (int i = 0; i < 6; ++i) path.round(kBase + milliseconds(20));
+  EXPECT_GE(path.copa.velocity(), 4);
+}
+
+// The authors' code: a round trip at most doubles the window or empties it.
+TEST(Copa, VelocityIsAtMostDeltaTimesTheWindow) {
+  Path path({}, 100);
+  path.ack(kBase);
+  path.round(kBase + milliseconds(20));
+  double most = 0;
+  for (int i = 0; i < 1500; ++i) {
+    const double window = path.segments();
+    path.ack(kBase + milliseconds(20));
+    EXPECT_LE(path.copa.velocity(), std::max(0.5 * window, 1.0)) << "ACK " << i;
+    most = std::max(most, path.copa.velocity());
+  }
+  EXPECT_GE(most, 8);
+}
+
+// The authors' code: 0.7 of the window where more than 30 % of two round trips' packets were lost.
+TEST(Copa, HeavyLossTakesTheWindowDownAndLittleLossDoesNot) {
+  const auto after = [](double lost) {
+    Path path({}, 200);
+    for (int i = 0; i < 250; ++i) path.ack(kBase, false);
+    path.lost = lost;
+    for (int i = 0; i < 850; ++i) path.ack(kBase, false);
+    return path.segments();
+  };
+  EXPECT_EQ(after(0.4), 200) << "0.4 of 1.4 sent";
+  EXPECT_EQ(after(0.5), 140);
 }
 
 TEST(Copa, ALossChangesNothingInDefaultModeAndATimeoutBeginsSlowStart) {
