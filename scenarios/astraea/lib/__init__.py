@@ -1,1 +1,0 @@
-"""What the scenarios of Astraea share."""
