@@ -1,5 +1,5 @@
-"""Learners of other people take the environments as they are: Stable-Baselines3, TorchRL's collector
-and BenchMARL, 1,000 steps each, with flows that come and go.
+"""Learners of other people take the environments as they are: Stable-Baselines3, the collector of
+TorchRL and BenchMARL, 1,000 steps each, with flows that come and go.
 
 BenchMARL asks for torchvision, whose build on the index does not load beside a PyTorch for the CPU,
 so that no extra has it. Its test runs in an environment of its own:
@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("loomnet._core")
 pytest.importorskip("torch")
-gymnasium = pytest.importorskip("gymnasium")
+pytest.importorskip("gymnasium")
 
+import gymnasium
 import one_torch_thread
 
 from loomnet.learning import Bottleneck, Flow, evaluate, parallel_env

@@ -1,5 +1,5 @@
-"""A bottleneck whose flows a Python function decides for, measured as measured.py measures controls:
-the same bottleneck under a policy and under a function that acts as it has the same scores."""
+"""A bottleneck whose flows a Python function decides for, measured as measured.py measures
+controls: a policy, and a function that acts as it, have the same scores."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class _SampledBatch(Batch):
     def samples(self) -> Samples:
         """All of them, once the episode is over."""
         assert self._samples is not None
-        while self._samples.due is not None:  # of the time after all flows have ended, or of its end
+        while (
+            self._samples.due is not None
+        ):  # of the time after all flows have ended, or of its end
             self._samples.take(self.worlds[0].step(self._samples.due))
         return self._samples
 

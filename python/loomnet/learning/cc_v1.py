@@ -1,8 +1,8 @@
 """`loomnet/CC-v1`: the first version of the benchmark. Nothing in this file changes any more: a
 change that moves a link or a score makes loomnet/CC-v2, beside this one.
 
-Rates, round trips and buffers are neither those of the selection grid nor those
-of the sealed grid (grid.py): a policy that those have chosen has not been chosen by these points."""
+Rates, round trips and buffers are neither those of the selection grid nor those of the sealed grid
+(grid.py): a policy that those have chosen has not been chosen by these points."""
 
 from __future__ import annotations
 

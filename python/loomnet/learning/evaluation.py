@@ -39,8 +39,8 @@ Rows = Mapping[Point, Mapping[str, float]]
 
 
 class Interval(NamedTuple):
-    """A mean over points and its 95 % bootstrap interval (Efron, 1979): points are drawn again, with
-    repetition, 10,000 times by one fixed seed."""
+    """A mean over points and its 95 % bootstrap interval (Efron, 1979): points are drawn again,
+    with repetition, 10,000 times by one fixed seed."""
 
     mean: float
     low: float
@@ -122,7 +122,9 @@ class Evaluation:
     def table(self) -> Table:
         """This control and the baselines on the same points, the best first."""
         others = [
-            Evaluation(each.name, {p: each.rows[p] for p in self.rows if p in each.rows}, self.suite)
+            Evaluation(
+                each.name, {p: each.rows[p] for p in self.rows if p in each.rows}, self.suite
+            )
             for each in baselines(self.suite).values()
         ]
         listed = sorted([self, *others], key=lambda each: each.score, reverse=True)
@@ -303,7 +305,9 @@ def baseline_file(found: Sequence[Evaluation], suite: Suite = CC_V1) -> str:
     lines = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
     blocks = []
     for name, columns in controls.items():
-        rows = ",\n".join(f"   {json.dumps(key)}: {json.dumps(row)}" for key, row in columns.items())
+        rows = ",\n".join(
+            f"   {json.dumps(key)}: {json.dumps(row)}" for key, row in columns.items()
+        )
         blocks.append(f"  {json.dumps(name)}: {{\n{rows}\n  }}")
     listed = ",\n".join(blocks)
     return "{\n" + "\n".join(lines) + f'\n "controls": {{\n{listed}\n }}\n}}\n'

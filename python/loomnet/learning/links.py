@@ -50,7 +50,8 @@ def drawn(
 
     Args:
         ranges: of rate, round trip, buffer and number of flows.
-        mixed: share of episodes whose flows have round trips of their own, half to twice the link's.
+        mixed: share of episodes whose flows have round trips of their own, half to twice that of
+            the link.
         noise: None: links that lose, delay and bunch nothing.
         tcp: Bottleneck.tcp of each.
         length_s: of an episode. The first flow lasts to its end; the others join within the first
