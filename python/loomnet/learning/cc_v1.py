@@ -39,7 +39,7 @@ def _still() -> list[Point]:
     for (a, rate), (b, rtt), (c, buffer), (d, flows) in itertools.product(
         *map(enumerate, (RATES, RTTS, BUFFERS, FLOWS))
     ):
-        point = Point(rate, rtt, buffer, flows)
+        point = Point(rate, rtt, buffer, int(flows))
         if (a + b + c + d) % 2 == 0 and point.counts:
             found.append(point)
     return found
