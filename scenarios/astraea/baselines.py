@@ -17,12 +17,12 @@ import numpy as np
 
 from loomnet.learning import Bottleneck, Curriculum, Flow, Point, Ranges, Stage, curriculum
 from loomnet.learning.grid import sealed_grid, selection_grid, subset
+from loomnet.learning.links import Noise, drawn
 from loomnet.learning.rewards import AuroraReward, OrcaReward
 from loomnet.learning.td3 import Td3
 from loomnet.learning.training import Pace
 
-from lib.links import FULL, Noise, drawn
-
+FULL = Ranges()
 UPDATES = 430_000  # as of scenarios/astraea/train.py
 RULES = ("cubic", "vegas")
 DECISIONS = 5  # for an update: one flow makes few, and publications have an update for each

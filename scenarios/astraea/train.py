@@ -9,14 +9,16 @@ from dataclasses import replace
 from typing import Literal
 
 from loomnet.base.errors import UsageError
-from loomnet.learning import Cloning, Curriculum, Reward, Stage, curriculum
+from loomnet.learning import Cloning, Curriculum, Ranges, Reward, Stage, curriculum
 from loomnet.learning.grid import sealed_grid, selection_grid, subset
+from loomnet.learning.links import Noise, drawn
 from loomnet.learning.td3 import PAPER as PAPER_NETWORKS
 from loomnet.learning.td3 import Td3
 from loomnet.learning.training import Pace
 
-from lib.links import FULL, PAPER, Noise, drawn
-
+FULL = Ranges()
+# As transcribed from the publication's table of training environments.
+PAPER = Ranges(rate_mbps=(40, 160), rtt_ms=(10, 140), buffer=(0.1, 16), flows=(2, 5))
 UPDATES = 430_000  # of the critics: what a released checkpoint's 21,531 actor steps stand for
 RULES = ("teacher", "vegas", "copa", "cubic", "bbr")
 

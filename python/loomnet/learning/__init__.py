@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loomnet.learning.batch import FEATURES as FEATURES
     from loomnet.learning.batch import TERMS as TERMS
     from loomnet.learning.batch import Batch as Batch
     from loomnet.learning.batch import Reward as Reward
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from loomnet.learning.batch import Step as Step
     from loomnet.learning.bottleneck import Bottleneck as Bottleneck
     from loomnet.learning.bottleneck import Flow as Flow
+    from loomnet.learning.cc_v1 import CC_V1 as CC_V1
+    from loomnet.learning.evaluation import evaluate as evaluate
     from loomnet.learning.faces import parallel_env as parallel_env
     from loomnet.learning.grid import Point as Point
     from loomnet.learning.grid import Ranges as Ranges
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 # Imported when asked for.
 _EXPORTS = {
+    "FEATURES": "batch",
     "TERMS": "batch",
     "Batch": "batch",
     "Reward": "batch",
@@ -31,6 +35,8 @@ _EXPORTS = {
     "Step": "batch",
     "Bottleneck": "bottleneck",
     "Flow": "bottleneck",
+    "CC_V1": "cc_v1",
+    "evaluate": "evaluation",
     "parallel_env": "faces",
     "Point": "grid",
     "Ranges": "grid",
@@ -63,4 +69,9 @@ with contextlib.suppress(ImportError):
     gymnasium.register(
         "loomnet/SharedBottleneck-v0",
         vector_entry_point="loomnet.learning.shared:SharedBottleneckVector",
+    )
+    gymnasium.register(
+        "loomnet/CC-v1",
+        entry_point="loomnet.learning.cc_v1:one_flow",
+        vector_entry_point="loomnet.learning.cc_v1:side_by_side",
     )

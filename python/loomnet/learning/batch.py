@@ -19,6 +19,23 @@ from loomnet.running.virtual_clock import plugins_named
 from loomnet.worlds.world import World
 
 TERMS: tuple[str, ...] = tuple(_core.Episodes.TERMS)
+# Of one interval, as Step.inputs has five of them, the newest last (features "ours11"): the first
+# ten are the publication's. Ratios are to the flow's largest throughput, its least round trip and
+# its window; most_throughput is log2(1 + 10 us of it in bytes) / 12, least_rtt log2(1 + ms) / 8,
+# queue log2(1 + packets of the flow in queues) / 8.
+FEATURES = (
+    "throughput",
+    "rtt",
+    "smoothed_rtt",
+    "window",
+    "most_throughput",
+    "least_rtt",
+    "loss",
+    "in_flight",
+    "pacing",
+    "retransmitted",
+    "queue",
+)
 DECISION, BOUND = 0, 1  # as _core.Episodes.advance() has it
 SLICE_PS = 10**12  # between two looks at the keyboard, of emulated time
 

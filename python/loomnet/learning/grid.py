@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 
 from loomnet.base.errors import UsageError
 from loomnet.learning.bottleneck import MTU, Bottleneck, Flow
+from loomnet.learning.by_function import Decide, measured_by
 from loomnet.learning.measured import control_of, measured
 from loomnet.learning.scores import Scores
 from loomnet.processes.rank_isolation import die_with_parent
@@ -151,21 +153,24 @@ def sealed_grid() -> list[Point]:
 
 
 Found = dict[Point, Scores]
+Scored = str | Mapping[str, Any] | bytes | Decide
 _policies: dict[bytes, Any] = {}  # of this process
+_asked: list[Any] = []  # control and options that this process scores
 
 
 def score(
     points: Sequence[Point],
-    control: str | bytes,
+    control: Scored,
     options: Mapping[str, Any] | None = None,
     jobs: int = 1,
 ) -> Iterator[tuple[Point, Scores]]:
     """Scores of a control at each point, as they come.
 
     Args:
-        control: its name, as a job's `cc=`; "teacher" for Astraea's rule; or the bytes of a policy.
-        options: of Astraea's control, where it is a policy or the teacher.
-        jobs: processes.
+        control: its name, as a job's `cc=`, or such a mapping; "teacher" for Astraea's rule; the
+            bytes of a policy; or a function that decides, as measured_by() takes it.
+        options: of Astraea's control, where it is a policy, the teacher or a function.
+        jobs: processes. They are forked: a function need not be one that can be pickled.
     """
     given = dict(options or {})
     if jobs == 1 or len(points) < 2:
@@ -176,11 +181,11 @@ def score(
         min(jobs, len(points)),
         mp_context=get_context("fork"),
         initializer=_begin,
-        initargs=(os.getpid(),),
+        initargs=(os.getpid(), control, given),
     ) as pool:
         # Points of many packets first, so that no process is left with one at the end.
         order = sorted(points, key=lambda each: -each.rate_mbps)
-        waiting = {pool.submit(_score_one, each, control, given): each for each in order}
+        waiting = {pool.submit(_score_asked, each): each for each in order}
         try:
             for each in as_completed(waiting):
                 yield waiting[each], each.result()
@@ -188,17 +193,27 @@ def score(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, control: Scored, options: dict[str, Any]) -> None:
     """In a process that scores: the one that asks for scores hears Ctrl-C for all. Where that one
     is killed, this one ends too: else it would wait for points for ever, and hold the lock that it
     has inherited."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not die_with_parent(signal.SIGKILL, parent):
         os._exit(1)
+    if (torch := sys.modules.get("torch")) is not None:
+        # The threads of PyTorch's pool are not there after a fork, and it would wait for them.
+        torch.set_num_threads(1)
+    _asked[:] = [control, options]
 
 
-def _score_one(point: Point, control: str | bytes, options: dict[str, Any]) -> Scores:
+def _score_asked(point: Point) -> Scores:
+    return _score_one(point, *_asked)
+
+
+def _score_one(point: Point, control: Scored, options: dict[str, Any]) -> Scores:
     cc: Any = control
+    if callable(control):
+        return measured_by(point.bottleneck(), control, options)
     if isinstance(control, bytes):
         import loomnet._core as _core
 

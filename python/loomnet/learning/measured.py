@@ -14,6 +14,7 @@ from loomnet.base.units import Rate, Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.learning.bottleneck import FRAME, Bottleneck
 from loomnet.learning.scores import STEP_S, Scores, Series, scores
+from loomnet.worlds.world import World
 
 # Bytes of a full packet that a link counts as carried, in those that it takes time for.
 PAYING = (FRAME - FRAMING_BYTES) / FRAME
@@ -37,32 +38,55 @@ def series(bottleneck: Bottleneck, control: Control, seed: int = 1) -> Series:
     flows = [each if each.cc else replace(each, cc=control) for each in bottleneck.flows]
     world = replace(bottleneck, flows=flows, tcp={}).world(seed)
     world.reset()
-    count, step = len(flows), Time.of(round(STEP_S * 1e12))
-    steps = Time(bottleneck.length).count // step.count
-    # Of each flow the direction of the link from the bottleneck to its receiver.
-    halves = [2 * (2 + 2 * flow) + 1 for flow in range(count)]
-    carried = np.zeros((steps + 1, count))
-    stretch = np.full((steps, count), np.nan)
-    base = np.array([each.count for each in bottleneck.base_rtts], float)
-    for k in range(steps):
-        rows = world.step(Time.of((k + 1) * step.count))
-        carried[k + 1] = world.loop.clock.carried(halves)
+    samples = Samples(bottleneck, world)
+    while samples.due is not None:
+        samples.take(world.step(samples.due))
+    return samples.series()
+
+
+class Samples:
+    """What the flows of a world do, looked at after each step of a Series."""
+
+    def __init__(self, bottleneck: Bottleneck, world: World) -> None:
+        self._bottleneck, self._world = bottleneck, world
+        count = len(bottleneck.flows)
+        self._step = Time.of(round(STEP_S * 1e12))
+        self._steps = Time(bottleneck.length).count // self._step.count
+        # Of each flow the direction of the link from the bottleneck to its receiver.
+        self._halves = [2 * (2 + 2 * flow) + 1 for flow in range(count)]
+        self._base = np.array([each.count for each in bottleneck.base_rtts], float)
+        self._taken = 0
+        self._carried = np.zeros((self._steps + 1, count))
+        self._stretch = np.full((self._steps, count), np.nan)
+
+    @property
+    def due(self) -> Time | None:
+        """When to look next, counted from the begin; None: all steps are over."""
+        return Time.of((self._taken + 1) * self._step.count) if self._taken < self._steps else None
+
+    def take(self, rows: np.ndarray) -> None:
+        """At that time; `rows` as World.step gives them."""
+        self._carried[self._taken + 1] = self._world.loop.clock.carried(self._halves)
         who = rows["job"]
-        stretch[k, who] = rows["srtt_ps"] / base[who]
-    stretch[stretch <= 0] = np.nan  # no acknowledgement yet
-    present = there(bottleneck, steps)
-    stretch[~present] = np.nan
-    able = capacity(bottleneck, steps)[:, None]
-    counters = world.loop.clock.engine.network.link_counters()
-    row = counters["half"].tolist().index(BOTTLENECK)
-    dropped = int(counters["drop_queue_full"][row])
-    return Series(
-        share=np.diff(carried, axis=0) / (able * STEP_S * PAYING),
-        there=present,
-        stretch=stretch,
-        arrived=int(counters["packets"][row]) + dropped,
-        dropped=dropped,
-    )
+        self._stretch[self._taken, who] = rows["srtt_ps"] / self._base[who]
+        self._taken += 1
+
+    def series(self) -> Series:
+        """Once all have been taken."""
+        stretch = np.where(self._stretch > 0, self._stretch, np.nan)  # 0: no acknowledgement yet
+        present = there(self._bottleneck, self._steps)
+        stretch[~present] = np.nan
+        able = capacity(self._bottleneck, self._steps)[:, None]
+        counters = self._world.loop.clock.engine.network.link_counters()
+        row = counters["half"].tolist().index(BOTTLENECK)
+        dropped = int(counters["drop_queue_full"][row])
+        return Series(
+            share=np.diff(self._carried, axis=0) / (able * STEP_S * PAYING),
+            there=present,
+            stretch=stretch,
+            arrived=int(counters["packets"][row]) + dropped,
+            dropped=dropped,
+        )
 
 
 def there(bottleneck: Bottleneck, steps: int) -> np.ndarray:

@@ -1,30 +1,41 @@
 """Links to learn on, drawn within ranges: rates, round trips and buffers even in their logarithms,
 flows that come and go."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from loomnet.learning import Bottleneck, Flow, Ranges
+from loomnet.learning.bottleneck import Bottleneck, Flow
+from loomnet.learning.grid import Ranges
 
-FULL = Ranges()
-# As transcribed from the publication's table of training environments.
-PAPER = Ranges(rate_mbps=(40, 160), rtt_ms=(10, 140), buffer=(0.1, 16), flows=(2, 5))
 JOINING, LASTING = 0.3, (0.25, 0.9)  # of the length
 FACTOR = (0.5, 2.0)  # of a flow's round trip in the link's
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What links and receivers do besides: each in a share of the episodes."""
+    """What links and receivers do besides, each drawn by itself.
+
+    Attributes:
+        share: of the episodes, for loss, jitter, bunching and delay each.
+        loss: the largest share of packets that the link itself loses.
+        jitter_ms: the longest delay of an acknowledgement, milliseconds.
+        bunching: the most packets whose acknowledgements come together.
+        delay_ms: the longest time from a decision to the sender, milliseconds.
+        changes: share of the episodes whose rate changes once, to half to twice.
+    """
 
     share: float = 1 / 3
     loss: float = 0.01
     jitter_ms: float = 2.0
-    bunching: int = 44  # segments that one acknowledgement stands for
+    bunching: int = 44
     delay_ms: float = 10.0
-    changes: float = 1 / 4  # share of episodes whose rate changes once
+    changes: float = 1 / 4
 
 
 def drawn(
@@ -32,11 +43,20 @@ def drawn(
     *,
     mixed: float = 0.5,
     noise: Noise | None = None,
-    tcp: Mapping | None = None,
+    tcp: Mapping[str, Any] | None = None,
     length_s: float = 60,
 ) -> Callable[[np.random.Generator], Bottleneck]:
-    """What makes a link of a generator. `mixed`: share of episodes whose flows have round trips of
-    their own."""
+    """A function that draws a bottleneck, as Stage.draw and OneFlow(bottleneck=) take it.
+
+    Args:
+        ranges: of rate, round trip, buffer and number of flows.
+        mixed: share of episodes whose flows have round trips of their own, half to twice that of
+            the link.
+        noise: None: links that lose, delay and bunch nothing.
+        tcp: Bottleneck.tcp of each.
+        length_s: of an episode. The first flow lasts to its end; the others join within the first
+            30 % and last for 25 to 90 % of it.
+    """
 
     def draw(random: np.random.Generator) -> Bottleneck:
         def within(least: float, most: float) -> float:
@@ -45,6 +65,8 @@ def drawn(
         rate, rtt = within(*ranges.rate_mbps), within(*ranges.rtt_ms)
         count = int(random.integers(ranges.flows[0], ranges.flows[1] + 1))
         own = random.random() < mixed
+        # Half of the link's round trip, which is the least that a flow may have, in microseconds.
+        least = math.ceil(round(rtt * 1000) / 2) / 1000
         flows = []
         for number in range(count):
             start = 0.0 if number == 0 else random.uniform(0, JOINING * length_s)
@@ -54,7 +76,7 @@ def drawn(
                 Flow(
                     f"{start:.3f} s",
                     f"{lasts:.3f} s" if number else None,  # one lasts to the end
-                    rtt=f"{rtt * factor:.3f} ms",
+                    rtt=f"{max(rtt * factor, least):.3f} ms",
                 )
             )
         return Bottleneck(
@@ -70,9 +92,11 @@ def drawn(
     return draw
 
 
-def _noise(random: np.random.Generator, noise: Noise, rate: float, length_s: float) -> dict:
-    """Each drawn by itself."""
-    found: dict = {}
+def _noise(
+    random: np.random.Generator, noise: Noise, rate: float, length_s: float
+) -> dict[str, Any]:
+    """Arguments of Bottleneck."""
+    found: dict[str, Any] = {}
     if random.random() < noise.share:
         found["loss"] = random.uniform(0, noise.loss)
     if random.random() < noise.share:
