@@ -206,11 +206,22 @@ class Bottleneck:
         size = min(round(SOCKETS * (path + self.buffer_bytes)), MOST_SOCKET)
         return {name: max(size, least) for name, least in LEAST_SOCKETS.items()}
 
-    def world(self, seed: int = 0) -> World:
-        """Not reset yet."""
+    def options(self) -> dict[str, Any]:
+        """What `tcp=` of a run of these flows is, beside their control."""
         tcp = {"mtu": MTU, **self._sockets(), **self.tcp}
         if late := Time(self.action_delay).count:
             tcp["action_delay_us"] = -(-late // 10**6)
         if self.lockstep:
             tcp["wake_us"] = tcp.get("interval_us", INTERVAL_US)
-        return World(self.fabric(), self.jobs(), seed, faults=self.faults(), tcp=tcp, jitter="0 s")
+        return tcp
+
+    def world(self, seed: int = 0) -> World:
+        """Not reset yet."""
+        return World(
+            self.fabric(),
+            self.jobs(),
+            seed,
+            faults=self.faults(),
+            tcp=self.options(),
+            jitter="0 s",
+        )

@@ -14,7 +14,6 @@ from loomnet.learning.scores import STEP_S, Scores, Series, scores
 
 QUEUE = "left->right"
 ENDLESS = "1 TB"  # no flow ends by its bytes
-MTU = 1500
 
 
 @dataclass
@@ -91,7 +90,7 @@ def _played(lab, link, jobs, tcp, label, seed, faults):
         jobs if len(jobs) > 1 else jobs[0],
         [*link.faults(), *faults],
         seed=lab.seed if seed is None else seed,
-        tcp={"mtu": MTU, **link.tcp, **tcp},
+        tcp={**link.options(), **tcp},
         jitter="0 s",
         sample=f"{STEP_S:g} s",
         links=[QUEUE, *(f"right->h{count + k}" for k in range(count))],
