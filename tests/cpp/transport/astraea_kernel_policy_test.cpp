@@ -326,6 +326,9 @@ TEST(KernelPolicy, RefusesInOneLineWhatHasNoPlace) {
           "astraea.policy: it has no form of whole numbers; write its file after quantise(), or leave out agent="));
   EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(quantised(1))}, {"arithmetic", std::string("float32")}}),
               HasSubstr("astraea.arithmetic: a kernel has no floats"));
+  EXPECT_THAT(
+      refusal({{"agent", kernel}, {"interval_rtts", 1.0}, {"policy", by(quantised(1, {8}, {.interval_rtts = 1}))}}),
+      HasSubstr("astraea.interval_rtts: the kernel's program has intervals of one length"));
   EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(quantised(1, {300}))}}),
               HasSubstr("astraea.policy: layer 0: out: 300; in the kernel's program 256 at most"));
   EXPECT_THAT(refusal({{"agent", kernel}, {"policy", by(quantised(1, {256, 256}))}}),

@@ -87,8 +87,8 @@ CongestionMake choose_inner(InnerRule rule, const OptionValues& options) {
   const CongestionKind& chosen = inner_kinds()[static_cast<std::size_t>(rule)];
   OptionValues own;
   for (const auto& [name, value] : options) {
-    const auto has = [&](const CongestionKind& kind) {
-      return std::ranges::any_of(kind.options, [&](const OptionInfo& row) { return row.name == name; });
+    const auto has = [&wanted = name](const CongestionKind& kind) {
+      return std::ranges::any_of(kind.options, [&](const OptionInfo& row) { return row.name == wanted; });
     };
     const auto found = std::ranges::find_if(inner_kinds(), has);
     if (found == inner_kinds().end()) refuse_option("astraea", "no option " + name);

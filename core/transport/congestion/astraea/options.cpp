@@ -102,6 +102,9 @@ void seat_in_kernel(AstraeaOptions& o, const NamedPolicy& policy, const OptionVa
   if (policy.rule != Rule::trained) {
     refuse("agent", "\"kernel\" needs a trained policy; give policy=\"mine.astp\", or leave agent= out");
   }
+  if (o.interval_rtts > 0) {
+    refuse("interval_rtts", "the kernel's program has intervals of one length; leave it out, or give agent=\"thread\"");
+  }
   if (given("arithmetic") && o.arithmetic == Arithmetic::float32) {
     refuse("arithmetic", "a kernel has no floats; leave it out, or give agent=\"thread\"");
   }
