@@ -86,7 +86,9 @@ TEST_P(KernelFrames, AreThoseInFloatsRounded) {
   EXPECT_LT(apart, values / 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, KernelFrames, ::testing::ValuesIn(kFeatureSets),
+// Those that the kernel's counters tell; kernel_plan_of() refuses the others.
+INSTANTIATE_TEST_SUITE_P(Sets, KernelFrames,
+                         ::testing::Values(FeatureSet::astraea10, FeatureSet::ours11, FeatureSet::rel8),
                          [](const auto& set) { return std::string(to_string(set.param)); });
 
 TEST(KernelArithmetic, LogarithmIsWithinItsBound) {
