@@ -16,7 +16,7 @@ from loomnet.cli.commands import app
 
 # Scenarios that take longer than a minute, or that tests of their own run whole.
 SLOW = re.compile(
-    r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony)/|"
+    r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony|astraea)/|"
     r"mfabric/(headline|decisive|failures|shares|modes|limits|scale|all|moe_ddp|"
     r"constants|fluid_times|control|panel|worthwhile|moe_gates)"
 )

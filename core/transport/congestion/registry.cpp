@@ -115,17 +115,12 @@ OptionValues options_of_control(std::string_view transport, const std::vector<Op
   OptionValues own;
   for (const auto& [option, value] : options) {
     if (has(known, option)) continue;
-    bool elsewhere = false, taken = false;
+    bool elsewhere = false;
     for (const CongestionKind& kind : kinds()) {
       if (!fits(kind, gives) || !has(kind.options, option)) continue;
       elsewhere = true;
-      if (kind.name == name) {
-        taken = true;
-      } else {
-        kind.choose({{option, value}});  // another control's: refused where it is wrong, else unused
-      }
+      if (kind.name == name) own.emplace_back(option, value);
     }
-    if (taken) own.emplace_back(option, value);
     if (elsewhere) continue;
     std::vector<std::string> names;
     const auto add = [&](const std::vector<OptionInfo>& rows) {
@@ -138,6 +133,16 @@ OptionValues options_of_control(std::string_view transport, const std::vector<Op
       if (fits(kind, gives)) add(kind.options);
     }
     refuse_unknown_option(transport, option, names);
+  }
+  // Those of other controls are refused where they are wrong, else unused: all of a control's together, since
+  // one may bound another.
+  for (const CongestionKind& kind : kinds()) {
+    if (kind.name == name || !fits(kind, gives)) continue;
+    OptionValues others;
+    for (const auto& [option, value] : options) {
+      if (!has(known, option) && has(kind.options, option)) others.emplace_back(option, value);
+    }
+    if (!others.empty()) kind.choose(others);
   }
   return own;
 }

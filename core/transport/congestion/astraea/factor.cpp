@@ -84,21 +84,25 @@ std::vector<OptionInfo> inner_options() {
 }
 
 CongestionMake choose_inner(InnerRule rule, const OptionValues& options) {
-  const CongestionKind& chosen = inner_kinds()[static_cast<std::size_t>(rule)];
-  OptionValues own;
+  const auto has = [](const CongestionKind& kind, const std::string& option) {
+    return std::ranges::any_of(kind.options, [&](const OptionInfo& row) { return row.name == option; });
+  };
   for (const auto& [name, value] : options) {
-    const auto has = [&wanted = name](const CongestionKind& kind) {
-      return std::ranges::any_of(kind.options, [&](const OptionInfo& row) { return row.name == wanted; });
-    };
-    const auto found = std::ranges::find_if(inner_kinds(), has);
-    if (found == inner_kinds().end()) refuse_option("astraea", "no option " + name);
-    if (&*found == &chosen) {
-      own.emplace_back(name, value);
-    } else {
-      found->choose({{name, value}});  // of another rule: refused where it is wrong, else unused
+    if (std::ranges::none_of(inner_kinds(), [&, &option = name](const auto& kind) { return has(kind, option); })) {
+      refuse_option("astraea", "no option " + name);
     }
   }
-  return chosen.choose(own);
+  CongestionMake made;
+  for (std::size_t i = 0; i < kInnerRules.size(); ++i) {
+    const CongestionKind& kind = inner_kinds()[i];
+    OptionValues own;
+    for (const auto& [name, value] : options) {
+      if (has(kind, name)) own.emplace_back(name, value);
+    }
+    CongestionMake make = kind.choose(own);  // of another rule: refused where it is wrong, else unused
+    if (i == static_cast<std::size_t>(rule)) made = std::move(make);
+  }
+  return made;
 }
 
 }  // namespace loomnet::astraea
