@@ -36,12 +36,12 @@ def _of_all(path: tuple[str, ...]) -> bool:
 @relation(Wants(kinds=jobs.EVERY))
 def fault_after_the_end(trial: Trial) -> Found:
     """A fault long after the end of all jobs changes nothing."""
-    trial.finished()
+    at = _long_after(trial.finished(), "900 s")
     link = trial.draw.choice(fabrics.build(trial.world.fabric).link_names())
     phase = trial.draw.choice((None, "never"))
     later = draft(
         trial.draw.choice(("down", "kill") if phase else ("down",)),
-        at=ln.Time("900 s"),
+        at=at,
         phase=phase,
     )
     target = link
@@ -62,7 +62,7 @@ def fault_after_the_end(trial: Trial) -> Found:
 @relation(Wants(kinds=jobs.ALL, more=0))
 def job_long_after(trial: Trial) -> Found:
     """A job on the same hosts, long after the end, changes nothing of the first."""
-    trial.finished()
+    start = _long_after(trial.finished(), "100 s")
     [job] = trial.world.jobs
     hosts = tuple(_hosts(trial))
     if len(hosts) < 2:
@@ -73,7 +73,7 @@ def job_long_after(trial: Trial) -> Found:
         transport=job.get("transport"),
         name="later",
         hosts=hosts,
-        start=ln.Time("100 s"),
+        start=start,
     )
     return _beside_later(trial, job.change(hosts=hosts), later)
 
@@ -81,7 +81,7 @@ def job_long_after(trial: Trial) -> Found:
 @relation(Wants(kinds=jobs.ALL, more=0))
 def job_elsewhere_later(trial: Trial) -> Found:
     """A job on other hosts, long after the end, changes nothing of the first."""
-    trial.finished()
+    start = _long_after(trial.finished(), "50 s")
     [job] = trial.world.jobs
     taken = set(_hosts(trial))
     free = [host for host in fabrics.build(trial.world.fabric).hosts if host not in taken]
@@ -93,9 +93,16 @@ def job_elsewhere_later(trial: Trial) -> Found:
         transport=job.get("transport"),
         name="later",
         hosts=tuple(free[:2]),
-        start=ln.Time("50 s"),
+        start=start,
     )
     return _beside_later(trial, job.change(hosts=tuple(_hosts(trial))), later)
+
+
+def _long_after(outcome: Outcome, usual: str) -> ln.Time:
+    """That time, or twice as late as the run's end: where acknowledgements are lost again and again
+    a transport's timeouts take minutes."""
+    ends = [(part.data.time_zero_ps or 0) + part.data.end_ps for part in outcome.parts]
+    return ln.Time.of(max(ln.Time(usual).count, 2 * max(ends)))
 
 
 def _beside_later(trial: Trial, job: Draft, later: Draft) -> Found:
