@@ -44,7 +44,7 @@ def here(tmp_path, monkeypatch):
 
 
 def seed_training(here, name, stopping=lambda: False, seed=0, say=None, **values):
-    course = Course.of(load_training("tiny.py"), values, [seed], here / name)
+    course = Course.of(load_training("tiny.py"), values, [seed], here / name.partition("/")[0])
     plan, folder = course.file.made(values), Folder.at(here / name)
     said = [] if say is None else say
     return SeedTraining(plan, seed, folder, dict(course.about), said.append, stopping)
@@ -249,10 +249,10 @@ def test_a_folder_of_other_files_is_left_as_it_was(here, capsys):
 def test_a_side_car_that_does_not_fit_is_one_line(name, value, whole, here):
     shutil.copytree(whole[0], here / "out")
     file = here / "out" / "seed-0" / "policy.json"
-    assert seed_training(here, "out", jain=2).run()["seed"] == 0
+    assert seed_training(here, "out/seed-0", jain=2).run()["seed"] == 0
     file.write_text(json.dumps(content(file.parent) | {name: value}))
     with pytest.raises(UsageError, match=r"policy.json does not fit policy.astp beside it"):
-        seed_training(here, "out", jain=2).run()
+        seed_training(here, "out/seed-0", jain=2).run()
 
 
 def test_scores_that_are_no_numbers_are_a_damaged_book(whole, here):
