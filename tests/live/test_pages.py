@@ -20,7 +20,7 @@ _REASON = doctor.why_not_live()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 LIVE = [command for command in pages.all_commands() if pages.is_live(command)]
 # Those that take minutes: with --soak.
-LONG = re.compile(r"tcp_two_flows|ina/ddp|mrc_ddp_link_failure")
+LONG = re.compile(r"tcp_two_flows|astraea/stair3|ina/ddp|mrc_ddp_link_failure")
 # test_crosscheck.py runs the crosschecks of these scenarios.
 ELSEWHERE = re.compile(r"crosscheck scenarios/(crosscheck_|mrc_ddp_link_failure)")
 ALONE = [

@@ -84,13 +84,18 @@ def _job(link: Bottleneck, flows: Sequence[int], cc: Mapping | None = None) -> l
 
 
 def _played(lab, link, jobs, tcp, label, seed, faults):
-    count = len(link.flows)
+    count, options, fabric = len(link.flows), link.options(), link.fabric()
+    if lab.clock == "live":  # the kernel's sockets grow by themselves
+        options = {name: each for name, each in options.items() if not name.endswith("_buffer")}
+        # Rates are what the machine is asked to carry: no more than flows can need.
+        for host in fabric.hosts:
+            fabric.override(f"{host}--*", rate=ln.Rate.of(2 * link.highest.count))
     result = lab.run(
-        link.fabric(),
+        fabric,
         jobs if len(jobs) > 1 else jobs[0],
         [*link.faults(), *faults],
         seed=lab.seed if seed is None else seed,
-        tcp={**link.options(), **tcp},
+        tcp={**options, **tcp},
         jitter="0 s",
         sample=f"{STEP_S:g} s",
         links=[QUEUE, *(f"right->h{count + k}" for k in range(count))],
