@@ -58,7 +58,7 @@ class KernelControl {
 
   const std::string& name() const { return name_; }
   std::span<std::uint8_t> slots() { return slots_.bytes(); }
-  // Whether the program decides by itself, and the thread only watches; and what it decides by.
+  // Whether the program in the kernel decides, with the thread as an observer, and the policy it decides by.
   bool decides() const { return !policy_.bytes().empty(); }
   std::span<std::uint8_t> policy() { return policy_.bytes(); }
 

@@ -5,6 +5,7 @@
 // policy into memory and hands them in, with the time.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,16 @@ struct KernelDecision {
   double queue_packets = 0, action = 0;
 };
 
+using NamedCounts = std::vector<std::pair<std::string_view, std::uint64_t>>;
+
+template <std::size_t kCount>
+NamedCounts named_counts(const std::array<std::string_view, kCount>& names,
+                         const std::array<std::uint64_t, kCount>& counts) {
+  NamedCounts out;
+  for (std::size_t i = 0; i < kCount; ++i) out.emplace_back(names[i], counts[i]);
+  return out;
+}
+
 class KernelAgent {
  public:
   virtual ~KernelAgent() = default;
@@ -45,7 +56,7 @@ class KernelAgent {
   // not trusted.
   virtual void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) = 0;
   // Counters since the agent was made, by name.
-  virtual std::vector<std::pair<std::string_view, std::uint64_t>> counts() const = 0;
+  virtual NamedCounts counts() const = 0;
   // Keeps decisions from now on, 88 bytes each, up to some bound.
   virtual void record() = 0;
   // Those since the last call.

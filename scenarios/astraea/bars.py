@@ -1,7 +1,7 @@
 """The bars of Astraea on one link at a time, as checks of their names: R2 to R14 and O2, O3, O6 of
-one control, and what it does outside of the ranges that it is trained for (P6). R1, O1 and P1 to P4
-are in stair3.py. Reference values are of two released checkpoints in a model of packets (2024 and
-2025), a single run of each; a bar that does not hold stays a failing check.
+one control. R1, O1 and P1 to P4 are in stair3.py, P6 in responsiveness.py. Reference values are of
+two released checkpoints in a model of packets (2024 and 2025), a single run of each; a bar that
+does not hold stays a failing check.
 
     loomnet run scenarios/astraea/bars.py                      # all, five draws: some minutes
     loomnet run scenarios/astraea/bars.py --set only=R3,R8 --set scheme=vegas
@@ -21,9 +21,9 @@ import lib as astraea
 
 @dataclass(frozen=True)
 class Row:
-    """A bar: links by name, each for a seed, and the bounds of each."""
+    """A bar: what makes its link for a seed, and the bounds."""
 
-    links: dict[str, Callable[[int], Bottleneck]]
+    link: Callable[[int], Bottleneck]
     bounds: astraea.Bounds
     tcp: dict | None = None
 
@@ -45,24 +45,24 @@ FAR = ("60 ms", "90 ms", "120 ms", "150 ms")
 JAINS = (0.938, 0.934, 0.936, 0.970)  # of R12
 BARS: dict[str, Row] = {
     "R2": Row(
-        {"20ms-interval": stair3()},
+        stair3(),
         replace(astraea.R1, contested_jain=0.975, published={"contested_jain": 0.985}),
         {"interval_us": 20_000},
     ),
     "R3": Row(
-        {"0.5bdp": stair3(buffer=0.5)},
+        stair3(buffer=0.5),
         JUST(contested_jain=0.95, loss=0.01, published={"contested_jain": 0.984, "loss": 0.0}),
     ),
     "R4": Row(
-        {"0.2bdp": stair3(buffer=0.2)},
+        stair3(buffer=0.2),
         JUST(contested_jain=0.90, loss=0.05, published={"contested_jain": 0.992, "loss": 0.025}),
     ),
     "R6": Row(
-        {"20Mbps": stair3(rate="20 Mb/s")},
+        stair3(rate="20 Mb/s"),
         JUST(contested_jain=0.93, loss=0.02, published={"contested_jain": 0.905, "loss": 0.078}),
     ),
     "R7": Row(
-        {"200Mbps": stair3(rate="200 Mb/s")},
+        stair3(rate="200 Mb/s"),
         JUST(
             contested_jain=0.95,
             utilisation=0.97,
@@ -70,44 +70,42 @@ BARS: dict[str, Row] = {
         ),
     ),
     "R8": Row(
-        {"400Mbps": stair3(rate="400 Mb/s")},
+        stair3(rate="400 Mb/s"),
         JUST(contested_jain=0.93, loss=0.01, published={"contested_jain": 0.470, "loss": 0.22}),
     ),
     "R9": Row(
-        {"10ms": stair3(rtt="10 ms")},
+        stair3(rtt="10 ms"),
         JUST(contested_jain=0.95, loss=0.01, published={"contested_jain": 0.970}),
     ),
     "R10": Row(
-        {"100ms": stair3(rtt="100 ms")},
+        stair3(rtt="100 ms"),
         JUST(contested_jain=0.97, settled_s=4.0, published={"contested_jain": 0.981}),
     ),
     "R11": Row(
-        {"10flows": lambda seed: astraea.stair(10, ln.Time("5 s"), buffer=2, seed=seed)},
+        lambda seed: astraea.stair(10, ln.Time("5 s"), buffer=2, seed=seed),
         JUST(contested_jain=0.93, loss=0.03, published={"contested_jain": 0.857, "loss": 0.19}),
     ),
     **{
         f"R12-{far.split()[0]}ms": Row(
-            {f"30ms-{far.split()[0]}ms": two_at_unlike_rtts(far)},
+            two_at_unlike_rtts(far),
             JUST(contested_jain=0.93, published={"contested_jain": known}),
         )
         for far, known in zip(FAR, JAINS, strict=True)
     },
     "R13": Row(
-        {
-            "5flows-40-120ms": lambda seed: astraea.stair(
-                5,
-                ln.Time("10 s"),
-                rtt="40 ms",
-                buffer=2,
-                rtts=["40 ms", "60 ms", "80 ms", "100 ms", "120 ms"],
-                seed=seed,
-            )
-        },
+        lambda seed: astraea.stair(
+            5,
+            ln.Time("10 s"),
+            rtt="40 ms",
+            buffer=2,
+            rtts=["40 ms", "60 ms", "80 ms", "100 ms", "120 ms"],
+            seed=seed,
+        ),
         JUST(contested_jain=0.95, published={"contested_jain": 0.987}),
     ),
-    "R14": Row({"alone": alone}, JUST(utilisation=0.98, stretch=1.2, loss=0.0)),
-    "O2": Row({"100ms": stair3(rtt="100 ms")}, JUST(contested_jain=0.97)),
-    "O3": Row({"30ms-120ms": two_at_unlike_rtts("120 ms")}, JUST(contested_jain=0.93)),
+    "R14": Row(alone, JUST(utilisation=0.98, stretch=1.2, loss=0.0)),
+    "O2": Row(stair3(rtt="100 ms"), JUST(contested_jain=0.97)),
+    "O3": Row(two_at_unlike_rtts("120 ms"), JUST(contested_jain=0.93)),
 }
 DEEP = (2, 4, 16)  # bandwidth-delay products, of R5
 OTHERS = ("R5", "O6")
@@ -122,31 +120,32 @@ def bars(
     draws: Annotated[int, Field(ge=1, le=64)] = 5,
 ):
     """`only`: bars with commas between, by default all; `scheme`: whose; `policy`: of Astraea."""
-    known = [*BARS, *OTHERS]
+    name, *more = astraea.named(scheme)
+    if more:
+        raise ln.UsageError(f"scheme: {scheme!r}: give one; stair3.py compares several")
+    # Those with options of Astraea's control are its own alone.
+    known = [bar for bar, row in BARS.items() if name == "astraea" or not row.tcp]
+    known += OTHERS
     wanted = [each.strip() for each in only.split(",") if each.strip()] or known
     for each in wanted:
         if each not in known:
             raise ln.UsageError(f"only: no bar {each!r}; there are {', '.join(known)}")
-    (name,) = astraea.named(scheme)[:1]
     tcp = astraea.control(name, policy)
 
-    def runs(label, link, more=None, count=draws):
+    def runs(label, link, options=None):
         return [
             astraea.play(
-                lab, link(lab.seed + k), {**tcp, **(more or {})}, f"{label}.{k}", lab.seed + k
+                lab, link(lab.seed + k), {**tcp, **(options or {})}, f"{label}.{k}", lab.seed + k
             )
-            for k in range(count)
+            for k in range(draws)
         ]
 
     for bar in wanted:
         if bar in BARS:
             row = BARS[bar]
-            if row.tcp and name != "astraea":
-                continue  # options of Astraea's control
-            for where, link in row.links.items():
-                found = runs(f"{bar}.{where}", link, row.tcp)
-                told(lab, f"{bar}.{where}", found)
-                astraea.bars_of_one(lab, bar, found, row.bounds)
+            found = runs(bar, row.link, row.tcp)
+            told(lab, bar, found)
+            astraea.bars_of_one(lab, bar, found, row.bounds)
     if "R5" in wanted:
         deep(lab, runs)
     if "O6" in wanted:

@@ -67,8 +67,8 @@ def astraea(
         cloning=Cloning(
             drawn(FULL, noise=Noise()), most=min(15_000, max(round(150_000 * budget), 150))
         ),
-        # Critics know something before the actor follows them, and it stays near what it has
-        # imitated: else the link's use fell from 0.99 to 0.17 within 2,000 updates.
+        # Critics that know little lead the actor astray: without these the use of the link fell
+        # from 0.99, which imitation had reached, to 0.17 within 2,000 updates.
         constants=Td3(
             warm_up=min(8_000, whole // 10), near=(0.1, 0.01), near_over=max(whole // 2, 1)
         ),

@@ -75,6 +75,19 @@ def test_the_critics_learn_a_reward_and_the_actor_its_best():
     assert np.abs(found - 0.5 * seen[:, 0].numpy()).mean() < 0.1
 
 
+def test_initial_weights_are_those_asked_for():
+    glorot, uniform = (
+        td3.Learner(50, 12, td3.Td3(initial=each), 1) for each in ("glorot", "uniform")
+    )
+    for net in (*glorot.critics, glorot.actor):
+        assert all(float(layer.bias.detach().abs().max()) == 0 for layer in net.dense)
+    for net in (*uniform.critics, uniform.actor):
+        for layer in net.dense:
+            most = layer.in_features**-0.5
+            for values in (layer.weight, layer.bias):
+                assert 0 < float(values.detach().abs().max()) <= most
+
+
 def test_an_actor_stays_near_what_it_was_as_long_as_it_is_asked_to():
     """By the weight's own arithmetic: where both terms are quadratic, the actor ends between."""
     found = {}

@@ -13,7 +13,7 @@ constexpr std::int64_t kOscillation = 4, kPatience = 5;  // round trips
 constexpr std::uint64_t kLeast = 2;                      // packets, as in the authors' code
 constexpr double kFastest = 1e15;                        // bits per second
 // The authors' code: of what two round trips and more than 20 packets show, the share of losses above which the
-// window is cut, and what is left of it.
+// window is cut, and the factor by which it is.
 constexpr double kHeavyLoss = 0.3, kLeftOfWindow = 0.7;
 constexpr std::uint64_t kJudged = 20;
 constexpr std::int64_t kJudgedRounds = 2;

@@ -85,7 +85,7 @@ class ScoreBook:
 
 
 def _scores(row: Mapping[str, Any]) -> Scores:
-    """Raises ValueError and TypeError for what is no row of Scores."""
+    """The scores of a row. Raises ValueError and TypeError where the row has other entries."""
     values = {name: value for name, value in row.items() if name != "score"}
     for name, value in values.items():
         if not (math.isfinite(value) if value is not None else name == "converged_s"):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -37,6 +37,9 @@ class Td3:
         soft: share of its network that a target takes over at each update.
         actor_rate, critic_rate: learning rates of Adam.
         policy_delay: updates of the critics for one of the actor.
+        initial: first weights: "glorot", as published (Glorot and Bengio, 2010; biases 0), or
+            "uniform", PyTorch's own, up to 1/sqrt(inputs), biases too. Where the actor learns from
+            the first update on, two of four seeds of "glorot" ended at one constant action.
         noise, noise_clip: of target actions: standard deviation, and the largest.
         warm_up: updates of the critics before the first of the actor.
         clip: the largest norm of a gradient; None: none.
@@ -50,6 +53,7 @@ class Td3:
     actor: tuple[int, ...] = (64, 32)
     critic: tuple[int, ...] = (64, 64)
     batch_norm: bool = False
+    initial: Literal["glorot", "uniform"] = "glorot"
     batch: int = 192
     discount: float = 0.98
     soft: float = 0.005
@@ -75,10 +79,11 @@ PAPER = Td3(
 )
 
 
-def _dense(inputs: int, outputs: int) -> nn.Linear:
+def _dense(inputs: int, outputs: int, initial: str) -> nn.Linear:
     layer = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
+    if initial == "glorot":
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
     return layer
 
 
@@ -97,11 +102,13 @@ class _Norm(nn.Module):
 class Actor(nn.Module):
     """Actions float32[flows], -1 to 1, of inputs float32[flows, inputs]."""
 
-    def __init__(self, inputs: int, hidden: Sequence[int], batch_norm: bool = False) -> None:
+    def __init__(self, inputs: int, constants: Td3) -> None:
         super().__init__()
-        widths = [inputs, *hidden, 1]
-        self.dense = nn.ModuleList(itertools.starmap(_dense, itertools.pairwise(widths)))
-        self.norms = nn.ModuleList(map(_Norm, hidden)) if batch_norm else None
+        hidden = constants.actor
+        self.dense = nn.ModuleList(
+            _dense(a, b, constants.initial) for a, b in itertools.pairwise([inputs, *hidden, 1])
+        )
+        self.norms = nn.ModuleList(map(_Norm, hidden)) if constants.batch_norm else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for number, dense in enumerate(self.dense):
@@ -134,12 +141,12 @@ class Actor(nn.Module):
 class Critic(nn.Module):
     """Values float32[rows] of states float32[rows, state] and actions float32[rows]."""
 
-    def __init__(self, state: int, hidden: Sequence[int]) -> None:
+    def __init__(self, state: int, constants: Td3) -> None:
         super().__init__()
-        widths = [state, *hidden, 1]
-        extra = [0, 1, *[0] * len(hidden)]
+        widths = [state, *constants.critic, 1]
+        extra = [0, 1, *[0] * len(constants.critic)]
         self.dense = nn.ModuleList(
-            _dense(a + more, b)
+            _dense(a + more, b, constants.initial)
             for (a, b), more in zip(itertools.pairwise(widths), extra, strict=False)
         )
 
@@ -219,8 +226,8 @@ class Learner:
         self.constants = c = constants
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.actor = Actor(inputs, c.actor, c.batch_norm)
-            self.critics = nn.ModuleList(Critic(inputs + state, c.critic) for _ in range(2))
+            self.actor = Actor(inputs, c)
+            self.critics = nn.ModuleList(Critic(inputs + state, c) for _ in range(2))
         self._noise = torch.Generator().manual_seed(seed)
         self._random = np.random.default_rng(seed)
         self.target_actor = copy.deepcopy(self.actor)
@@ -236,7 +243,7 @@ class Learner:
         self._example: Actor | None = None  # what the actor stays near
 
     def stay_near(self) -> None:
-        """From here on the actor stays near what it is now, as constants.near has it."""
+        """Makes the actor of now the example that later ones stay near, as constants.near says."""
         self._example = copy.deepcopy(self.actor).requires_grad_(False)
         self._example.eval()
 

@@ -43,7 +43,15 @@ LEAST = ("contested_jain", "steady_jain", "utilisation")
 O1 = Bounds(contested_jain=0.97, utilisation=0.97, stretch=1.4, loss=0.001, settled_s=2.5)
 P3 = Bounds(contested_jain=0.97, steady_jain=0.98)
 # The better one of two released checkpoints, in a model of packets, less 0.01.
-R1 = Bounds(contested_jain=0.974, steady_jain=0.98, utilisation=0.98, stretch=1.4, deviation=0.01)
+# Times are the published ones with half a second more.
+R1 = Bounds(
+    contested_jain=0.974,
+    steady_jain=0.98,
+    utilisation=0.98,
+    stretch=1.4,
+    deviation=0.01,
+    settled_s=2.5,
+)
 
 
 def stair(

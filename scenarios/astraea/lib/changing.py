@@ -14,7 +14,7 @@ EVERY_S = 10
 
 @dataclass(frozen=True)
 class Within:
-    """Least and most of what is drawn: Mb/s, and round trips in milliseconds."""
+    """Ranges to draw from, least and most: rates in Mb/s, round trips in milliseconds."""
 
     rate: tuple[float, float]
     rtt: tuple[float, float]

@@ -1,4 +1,4 @@
-// Intervals, their measurements and who decides at their ends; see decider.hpp.
+// Decisions at the ends of intervals; see decider.hpp.
 #include "transport/congestion/astraea/decider.hpp"
 
 #include <algorithm>

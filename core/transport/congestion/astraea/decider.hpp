@@ -1,6 +1,6 @@
-// When a flow decides, by which policy, and what it has measured until then, whatever its actions do. Astraea
-// (astraea.hpp) has actions that set the window or the sending rate; FactorControl (factor.hpp) has actions
-// that are factors of another control's window.
+// The decisions of a flow: their times, the policy, and the measurements that it gets. Subclasses carry out the
+// actions: Astraea (astraea.hpp) sets the window or the sending rate, FactorControl (factor.hpp) multiplies
+// another control's window.
 //
 // The contract counts bytes of the stream, Astraea packets: packets() and bytes() convert.
 #pragma once
@@ -29,7 +29,7 @@ class Decider : public CongestionControl, private Pupil {
   virtual void decide_int(std::int16_t q) = 0;
   // What the rule of policy="teacher" asks for: an action of the window's map by `alpha`.
   virtual void decide_by_rule(double action) { decide(action); }
-  // An interval has ended at which nobody decides.
+  // Called instead of decide() at the end of an interval in which the start-up or a drain sets the window.
   virtual void undecided(Picoseconds /*now*/) {}
   // A wake-up of the start-up.
   virtual void judge_start() {}

@@ -29,7 +29,7 @@ class SlotAgent final : public KernelAgent {
   std::size_t slot_bytes() const override { return sizeof(astraea_slot); }
   std::uint32_t first_flags() const override { return flags_; }
   void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) override;
-  std::vector<std::pair<std::string_view, std::uint64_t>> counts() const override;
+  NamedCounts counts() const override { return named_counts(kNames, counts_); }
   void record() override { records_ = true; }
   std::vector<KernelDecision> take_decisions() override { return std::exchange(log_, {}); }
 
@@ -149,12 +149,6 @@ void SlotAgent::write(astraea_slot& slot, Row& row, std::uint64_t now_ns) {
   }
   log_.push_back(flow.decision());
   log_.back().at_ns = now_ns;
-}
-
-std::vector<std::pair<std::string_view, std::uint64_t>> SlotAgent::counts() const {
-  std::vector<std::pair<std::string_view, std::uint64_t>> out;
-  for (std::size_t i = 0; i < kCounts; ++i) out.emplace_back(kNames[i], counts_[i]);
-  return out;
 }
 
 }  // namespace

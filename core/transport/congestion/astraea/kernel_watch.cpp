@@ -31,7 +31,7 @@ class SlotWatch final : public KernelAgent {
     publish_policy(*reinterpret_cast<astraea_policies*>(memory.data()), plan_);
   }
   void wake(std::span<std::uint8_t> slots, std::uint64_t now_ns) override;
-  std::vector<std::pair<std::string_view, std::uint64_t>> counts() const override;
+  NamedCounts counts() const override { return named_counts(kWatchedNames, counts_); }
   void record() override { records_ = true; }
   std::vector<KernelDecision> take_decisions() override { return std::exchange(log_, {}); }
 
@@ -103,12 +103,6 @@ void SlotWatch::visit(Row& row, const astraea_slot& slot) {
   d.loss_Bps = read->seen_loss_Bps;
   d.queue_packets = read->seen_queue_x256 / 256.0;
   d.action = static_cast<double>(read->action) / kFullAction;
-}
-
-std::vector<std::pair<std::string_view, std::uint64_t>> SlotWatch::counts() const {
-  std::vector<std::pair<std::string_view, std::uint64_t>> out;
-  for (std::size_t i = 0; i < kWatched; ++i) out.emplace_back(kWatchedNames[i], counts_[i]);
-  return out;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ AgentOptions agent_options(const AstraeaOptions& o) {
   agent.slow_start = o.startup == Startup::slow_start;
   agent.alpha = o.alpha;
   if (o.action == ActionKind::factor) {
-    // The inner rule has a start-up of its own, and its window is nobody's to halve.
+    // The inner rule has its own start-up, and a drain would halve the window that the rule works with.
     agent.slow_start = false;
     if (agent.lifetime == Lifetime::windowed_drain) agent.lifetime = Lifetime::windowed;
   }
